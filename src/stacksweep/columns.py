@@ -1,0 +1,67 @@
+"""Columns: values of one quantity over the dimensions that it varies along, and nothing else."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Column:
+    """
+    Values of one quantity over the dimensions that it varies along.
+
+    Parameters
+    ----------
+    dims : tuple of str
+        Names of the dimensions of `values`.
+    values : array
+        One value for each position; row numbers into `choices` where there are any.
+    choices : tuple
+        What the row numbers of a profile or of a categorical parameter stand for.
+    """
+
+    dims: tuple[str, ...]
+    values: Array
+    choices: tuple[Any, ...] = ()
+
+    def map(self, function: Callable[[Array], Array]) -> "Column":
+        """Apply a function to the values, elementwise."""
+        return Column(self.dims, function(self.values))
+
+    def lookup(self, table: Array) -> "Column":
+        """Replace row numbers by what stands in a table at them."""
+        return Column(self.dims, table[self.values])
+
+
+def constant(value: float | int | bool) -> Column:
+    """Column that varies along nothing."""
+    return Column((), np.asarray(value))
+
+
+def aligned(column: Column, dims: Sequence[str]) -> Array:
+    """Values of a column with an axis for each of `dims`, of length 1 where the column does not vary along it."""
+    order = sorted(range(len(column.dims)), key=lambda axis: dims.index(column.dims[axis]))
+    sizes = dict(zip(column.dims, column.values.shape, strict=True))
+    return column.values.transpose(order).reshape([sizes.get(dim, 1) for dim in dims])
+
+
+def all_dims(*columns: Column) -> tuple[str, ...]:
+    """Dimensions of several columns together, in the order in which they appear."""
+    return tuple(dict.fromkeys(dim for column in columns for dim in column.dims))
+
+
+def combine(function: Callable[..., Array], *columns: Column) -> Column:
+    """Apply an elementwise function to several columns; the result varies along all their dimensions."""
+    dims = all_dims(*columns)
+    return Column(dims, function(*(aligned(column, dims) for column in columns)))
+
+
+def distinct(column: Column, *others: Column) -> Column:
+    """Keep each value of a column once, where no other column shares its dimensions."""
+    if not column.dims or set(column.dims) & set(all_dims(*others)):
+        return column
+    return Column((" ".join(column.dims),), np.unique(column.values))

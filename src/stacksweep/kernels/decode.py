@@ -1,0 +1,232 @@
+"""
+Exact sums over decode steps at a cost that does not grow step by step.
+
+In a step that attends to x tokens a layer takes `base + a sum of coefficient * ceil(x / period)` cycles and moves
+`fixed + round_up(slope * x)` bytes, x at most a cap. Both rise with x. Cycles and bytes sum in closed form (bytes by
+a floor sum over integers); what is left is to find the steps in which memory takes longer than compute. Straight
+lines that enclose the stairs settle most steps at once; only between the two lines is every tread looked at.
+"""
+
+import numpy as np
+
+from stacksweep.kernels._compile import kernel
+
+BYTE_SCALE = 1024.0
+"""Storage widths are multiples of 2^-10 byte, so that bytes times this are whole numbers."""
+
+LARGEST = 2.0**62
+"""Whole numbers stay below this in a floor sum."""
+
+
+@kernel
+def round_up(nbytes, wave):
+    """Bytes of a transfer, rounded up to whole waves where there are any."""
+    if wave == 0.0:
+        return nbytes
+    return np.ceil(nbytes / wave) * wave
+
+
+@kernel
+def floor_sum(n, m, a, b):
+    """Sum of floor((a*j + b) / m) over j = 0 … n-1, in as many rounds as Euclid's algorithm needs for a and m."""
+    total = 0
+    while True:
+        total += (n - 1) * n // 2 * (a // m) + n * (b // m)
+        a %= m
+        b %= m
+        top = a * n + b
+        if top < m:
+            return total
+        # count the lattice points under the line by columns instead of rows
+        n = top // m
+        b = top % m
+        m, a = a, m
+
+
+@kernel
+def ceil_sum(first, last, period):
+    """Sum of ceil(x / period) over the whole numbers x = first … last."""
+    n = last - first + 1.0
+    lowest = np.ceil(first / period)
+    # position of the first x on its tread, counted from 0
+    start = first - (lowest - 1.0) * period - 1.0
+    treads = np.floor((start + n) / period)
+    rest = start + n - treads * period
+    return n * lowest + period * treads * (treads - 1.0) / 2.0 + rest * treads
+
+
+@kernel
+def kv_read_sum(elements, width, wave, first, last):
+    """Bytes read for x = first … last attended tokens of `elements` elements each, every read rounded on its own."""
+    n = last - first + 1.0
+    slope = elements * width
+    if wave == 0.0:
+        return slope * n * (first + last) / 2.0
+    scaled = width * BYTE_SCALE
+    modulus = wave * BYTE_SCALE
+    if scaled != np.floor(scaled) or elements * scaled >= LARGEST or modulus * (last + 2.0) >= LARGEST:
+        total = 0.0
+        for i in range(int(n)):
+            total += round_up(slope * (first + i), wave)
+        return total
+    m = int(modulus)
+    a = int(elements) * int(scaled)
+    whole = float(a // m)
+    a %= m
+    steps = int(n)
+    waves = whole * n * (first + last) / 2.0 + float(floor_sum(steps, m, a, a * int(first) + m - 1))
+    return waves * wave
+
+
+@kernel
+def step_cycles(work, x):
+    """Cycles of one layer in a decode step that attends to `x` tokens (before the cap)."""
+    attended = min(x, work.kv_cap)
+    total = work.decode_base + work.per_mlen * np.ceil(attended / work.mlen)
+    if work.per_blen > 0.0:
+        total += work.per_blen * np.ceil(attended / work.blen)
+        total += work.per_vlen * np.ceil(attended / work.vlen)
+        total += work.per_vlen_and_sink * np.ceil((attended + 1.0) / work.vlen)
+    return total
+
+
+@kernel
+def step_kv_read(work, wave, x):
+    """Bytes of KV cache that one layer reads in a decode step that attends to `x` tokens (before the cap)."""
+    return round_up(work.kv_elements * min(x, work.kv_cap) * work.kv_width, wave)
+
+
+@kernel
+def cycles_sum(work, first, last):
+    """Cycles of one layer over the steps with x = first … last."""
+    capped = min(last, work.kv_cap)
+    total = 0.0
+    if first <= capped:
+        total += work.decode_base * (capped - first + 1.0) + work.per_mlen * ceil_sum(first, capped, work.mlen)
+        if work.per_blen > 0.0:
+            total += work.per_blen * ceil_sum(first, capped, work.blen)
+            total += work.per_vlen * ceil_sum(first, capped, work.vlen)
+            total += work.per_vlen_and_sink * ceil_sum(first + 1.0, capped + 1.0, work.vlen)
+    beyond = last - max(capped, first - 1.0)
+    if beyond > 0.0:
+        total += step_cycles(work, last) * beyond
+    return total
+
+
+@kernel
+def read_sum(work, wave, first, last):
+    """Bytes of KV cache that one layer reads over the steps with x = first … last."""
+    capped = min(last, work.kv_cap)
+    total = 0.0
+    if first <= capped:
+        total += kv_read_sum(work.kv_elements, work.kv_width, wave, first, capped)
+    beyond = last - max(capped, first - 1.0)
+    if beyond > 0.0:
+        total += step_kv_read(work, wave, last) * beyond
+    return total
+
+
+@kernel
+def tread_end(work, x, last):
+    """Last step up to `last` that takes as many cycles as step `x`."""
+    end = min(last, np.ceil(x / work.mlen) * work.mlen)
+    if work.per_blen > 0.0:
+        end = min(end, np.ceil(x / work.blen) * work.blen)
+        end = min(end, np.ceil(x / work.vlen) * work.vlen)
+        end = min(end, np.ceil((x + 1.0) / work.vlen) * work.vlen - 1.0)
+    return end
+
+
+@kernel
+def first_memory_bound(work, wave, budget, first, last):
+    """First step of first … last whose KV read exceeds `budget` bytes, or last + 1."""
+    if step_kv_read(work, wave, last) <= budget:
+        return last + 1.0
+    if step_kv_read(work, wave, first) > budget:
+        return first
+    whole = budget if wave == 0.0 else np.floor(budget / wave) * wave
+    x = min(max(np.floor(whole / (work.kv_elements * work.kv_width)) + 1.0, first), last)
+    # the quotient can be off by one where it is rounded
+    while x > first and step_kv_read(work, wave, x - 1.0) > budget:
+        x -= 1.0
+    while step_kv_read(work, wave, x) <= budget:
+        x += 1.0
+    return x
+
+
+@kernel
+def enclose(work, steps):
+    """Fill `slope`, `low` and `high` of a row of `rows.STEPS`: lines below and above the cycles of a step."""
+    sink = work.per_vlen_and_sink / work.vlen
+    steps.slope = work.per_blen / work.blen + work.per_vlen / work.vlen + sink + work.per_mlen / work.mlen
+    steps.low = work.decode_base + sink
+    steps.high = steps.low + work.per_blen + work.per_vlen + work.per_vlen_and_sink + work.per_mlen
+
+
+@kernel
+def memory_bound(work, steps, wave, first, last, bytes_per_cycle):
+    """
+    Steps, cycles and KV bytes of the steps with x = first … last in which memory takes longer than compute.
+
+    `steps` is the row of `rows.STEPS` of the kind, `bytes_per_cycle` what the memory moves in one cycle.
+    """
+    count = cycles = nbytes = 0.0
+    fixed = steps.fixed
+    capped = min(last, work.kv_cap)
+    beyond = last - max(capped, first - 1.0)
+    if beyond > 0.0:
+        at_cap = step_cycles(work, last)
+        read = step_kv_read(work, wave, last)
+        if fixed + read > at_cap * bytes_per_cycle:
+            count += beyond
+            cycles += beyond * at_cap
+            nbytes += beyond * read
+        if first > capped:
+            return count, cycles, nbytes
+
+    # compute - memory in bytes lies between two lines of the same slope
+    slope = steps.slope * bytes_per_cycle - work.kv_elements * work.kv_width
+    low = steps.low * bytes_per_cycle - fixed - wave
+    high = steps.high * bytes_per_cycle - fixed
+    if low + slope * first >= 0.0 and low + slope * capped >= 0.0:
+        return count, cycles, nbytes
+    if high + slope * first < 0.0 and high + slope * capped < 0.0:
+        if count == 0.0 and capped == last:
+            return last - first + 1.0, steps.cycles, steps.kv_read
+        return (
+            count + capped - first + 1.0,
+            cycles + cycles_sum(work, first, capped),
+            nbytes + read_sum(work, wave, first, capped),
+        )
+    # memory-bound for certain before `start` (slope > 0) or after `stop` (slope < 0); in between every tread is
+    # looked at, a run of memory-bound steps beginning at `opened`
+    start, stop, opened = first, capped, 0.0
+    if slope > 0.0:
+        start = min(max(np.floor(-high / slope) - 1.0, first), capped)
+        stop = min(max(np.ceil(-low / slope) + 1.0, start), capped)
+        if start > first:
+            opened = first
+    elif slope < 0.0:
+        stop = max(min(np.ceil(high / -slope) + 1.0, capped), first)
+        start = min(max(np.floor(low / -slope) - 1.0, first), stop)
+    x = start
+    while x <= stop:
+        end = tread_end(work, x, stop)
+        budget = step_cycles(work, x) * bytes_per_cycle - fixed
+        bound = first_memory_bound(work, wave, budget, x, end)
+        if bound > x and opened > 0.0:
+            count += x - opened
+            cycles += cycles_sum(work, opened, x - 1.0)
+            nbytes += read_sum(work, wave, opened, x - 1.0)
+            opened = 0.0
+        if bound <= end and opened == 0.0:
+            opened = bound
+        x = end + 1.0
+    if slope < 0.0 and opened == 0.0 and stop < capped:
+        opened = stop + 1.0
+    if opened > 0.0:
+        end = capped if slope < 0.0 else stop
+        count += end - opened + 1.0
+        cycles += cycles_sum(work, opened, end)
+        nbytes += read_sum(work, wave, opened, end)
+    return count, cycles, nbytes

@@ -1,0 +1,111 @@
+"""
+Load of the busiest expert-parallel rank under balanced, random or recorded routing.
+
+The statistics are DeepStack's (tile-ai/DeepStack; Mo et al., arXiv:2604.04750). Loads of fewer than 4096 tokens are
+counted from rows of expert ids (`stacksweep.moe` builds that table); larger ones follow in closed form.
+"""
+
+import numpy as np
+
+from stacksweep.kernels._compile import kernel
+from stacksweep.kernels.cycles import down, up
+
+COUNTED_TOKENS = 4096.0
+"""From this many micro-batch tokens on the load follows from the closed form instead of counted rows."""
+
+MAX_TOKENS = 4096
+BALANCED = -1
+"""Routing group of balanced routing; others number the groups of counted loads."""
+
+
+@kernel
+def load_key(group, micro_batch, query):
+    """Key of a counted load: unique, since both numbers are below 4096."""
+    return (group * MAX_TOKENS + int(micro_batch)) * MAX_TOKENS + int(query)
+
+
+@kernel
+def closed_form_imbalance(experts, top_k, ep, tokens, replicas):
+    """Expected pairs of the busiest rank over the mean, for `tokens` of a group and `replicas` groups of ranks."""
+    mean = tokens * top_k / ep
+    if ep == 1.0 or mean == 0.0:
+        return 1.0
+    sigma = 0.0
+    if experts > 1.0 and experts != top_k:
+        sigma = np.sqrt(
+            tokens * top_k * (1.0 / ep) * (1.0 - 1.0 / ep) * (experts - top_k) / (experts - 1.0)
+        )
+    ranks = (ep - 1.0) * replicas
+    quantile = 0.0
+    if ranks > 1.0:
+        log = np.log(ranks)
+        quantile = np.sqrt(2.0 * log) - (np.log(log) + np.log(4.0 * np.pi)) / (2.0 * np.sqrt(2.0 * log))
+    return 1.0 + sigma * quantile / mean
+
+
+@kernel
+def expert_load(model, load, blen, query, keys, counted, out):
+    """
+    Fill the row `out` of `rows.EXPERTS` for a phase with query length `query`.
+
+    `keys` are the sorted keys of the counted loads, `counted` their pairs, active experts and BLEN blocks.
+    """
+    experts, top_k, ep = model.experts, model.top_k, load.moe_ep
+    micro_batch = up(load.batch_size, load.pp)
+    group_tokens = up(micro_batch, load.moe_dp) * query
+    local = experts / ep
+    out.tokens = up(group_tokens, ep)
+    balanced_pairs = up(group_tokens * top_k, ep)
+    if load.routing_group == BALANCED:
+        out.pairs = balanced_pairs
+        out.active = local
+        out.blocks = local * up(up(group_tokens * top_k, experts), blen)
+        out.imbalance = 1.0
+    elif micro_batch * query >= COUNTED_TOKENS:
+        imbalance = closed_form_imbalance(experts, top_k, ep, group_tokens, load.moe_tp * load.moe_dp)
+        out.pairs = np.rint(out.tokens * top_k * imbalance)
+        least = down(out.pairs, local)
+        fuller = out.pairs - least * local
+        out.active = min(out.pairs, local)
+        out.blocks = fuller * up(least + 1.0, blen) + (local - fuller) * up(least, blen)
+        out.imbalance = out.pairs / balanced_pairs
+    else:
+        row = np.searchsorted(keys, load_key(load.routing_group, micro_batch, query))
+        out.pairs = counted[row, 0]
+        out.active = counted[row, 1]
+        out.blocks = counted[row, 2]
+        out.imbalance = out.pairs / (group_tokens * top_k / ep)
+
+
+@kernel
+def count_loads(ids, micro_batches, queries, dp, ep, experts, blen, out):
+    """
+    Count the load of the busiest rank for several loads of one routing.
+
+    Parameters
+    ----------
+    ids : int array, (tokens, choices)
+        Experts of each token.
+    micro_batches, queries : int arrays, (loads,)
+    dp, ep, experts, blen : int
+        Of the MoE scheme, the model and the chip; ep divides the experts.
+    out : float array, (loads, 3)
+        Filled with pairs, active experts and the sum of ceil(tokens of an expert / BLEN).
+    """
+    counts = np.empty(experts, np.int64)
+    local = experts // ep
+    for i in range(micro_batches.size):
+        tokens = micro_batches[i] * queries[i]
+        group = (micro_batches[i] + dp - 1) // dp * queries[i]
+        out[i] = -1.0
+        for start in range(0, tokens, group):
+            counts[:] = 0
+            for token in range(start, min(start + group, tokens)):
+                for choice in range(ids.shape[1]):
+                    counts[ids[token, choice]] += 1
+            for rank in range(ep):
+                own = counts[rank * local : (rank + 1) * local]
+                if own.sum() > out[i, 0]:
+                    out[i, 0] = own.sum()
+                    out[i, 1] = (own > 0).sum()
+                    out[i, 2] = ((own + blen - 1) // blen).sum()

@@ -1,0 +1,135 @@
+"""
+Work of the kinds of layer on one device: cycles, DRAM streams and footprints, before a memory is known.
+
+The split over devices follows the multi-chip model published with PLENA (AICrossSim/PLENA_Simulator, pull request
+122). In the code `heads`, `kv_heads`, `ffn`, `width` and `vocabulary` are the shares of one device, `s` its query
+length, `b` its sequences, `t` the rows of activations that they make.
+"""
+
+import numpy as np
+
+from stacksweep.kernels import cycles
+from stacksweep.kernels._compile import kernel
+from stacksweep.kernels.cycles import up
+
+ISSUE_FACTOR = 2.0
+"""Cycles of a decode step count this often: instructions issue at half the rate of prefill."""
+
+
+@kernel
+def sequences(load):
+    """Sequences that one device works on at a time."""
+    return up(up(load.batch_size, load.pp), load.dp)
+
+
+@kernel
+def kv_heads_of_device(model, load):
+    """KV heads on one device: split over tp, or one, replicated."""
+    return max(model.kv_heads / load.tp, 1.0)
+
+
+@kernel
+def attention_steps(model, chip, load, sliding, out):
+    """
+    Fill the cycles of attention in a decode step, without the issue factor, into a row of `rows.WORK`.
+
+    Returns the cycles that do not depend on the attended tokens.
+    """
+    b = sequences(load)
+    heads = model.heads / load.tp
+    out.blen, out.vlen, out.mlen = chip.blen, chip.vlen, chip.mlen
+    out.per_blen = out.per_vlen = out.per_vlen_and_sink = 0.0
+    if not sliding:
+        kv_heads = kv_heads_of_device(model, load)
+        out.per_mlen = cycles.flash_decode_tile(chip, heads, kv_heads, model.head_dim) * kv_heads * b
+        return 0.0
+    depth = up(model.head_dim, chip.blen)
+    out.per_blen = b * heads * chip.m_mv
+    out.per_vlen = b * heads
+    out.per_vlen_and_sink = b * cycles.softmax(chip)
+    out.per_mlen = b * heads * depth * chip.m_mv
+    return b * heads * (4.0 + chip.h_prefetch_m) * (1.0 + depth)
+
+
+@kernel
+def layer_work(model, chip, load, sliding, moe, prefill_experts, decode_experts, out):
+    """Fill the row `out` of `rows.WORK` for one kind of layer."""
+    h, d = model.hidden_size, model.head_dim
+    b = sequences(load)
+    s = up(load.input_seq_len, load.cp)
+    t = s * b
+    heads = model.heads / load.tp
+    kv_heads = kv_heads_of_device(model, load)
+    ffn = up(model.intermediate_size, load.tp)
+    width = up(model.expert_width, load.moe_tp)
+
+    # cycles; activations spill once in each norm, projection and residual of the prefill
+    second_residual = model.moe_composition
+    spill = cycles.spill(chip, h * t)
+    attention_spill = spill * (2.0 + 1.0 / load.tp)
+    shared = cycles.rms(chip, h, t) + cycles.residual(chip, h, t)
+    projection = cycles.projection(chip, h, model.heads, model.kv_heads, d, t) / load.tp
+    mlp = cycles.rms(chip, h, t) + spill + second_residual * (cycles.residual(chip, h, t) + spill)
+    if sliding:
+        attention = cycles.sliding_prefill(chip, heads, d, s, model.window, b)
+    else:
+        attention = cycles.flash_prefill(chip, heads, kv_heads, d, s, load.input_seq_len, b)
+    out.prefill_cycles = shared + attention_spill + projection + attention + mlp
+
+    base = attention_steps(model, chip, load, sliding, out)
+    base += 2.0 * cycles.rms(chip, h, b) + (1.0 + second_residual) * cycles.residual(chip, h, b)
+    base += cycles.projection(chip, h, model.heads, model.kv_heads, d, b) / load.tp
+
+    # weights: what a pass reads, and what the device holds
+    attention_weights = 2.0 * h * heads * d + 2.0 * h * kv_heads * d
+    if moe:
+        expert = 3.0 * h * width
+        router = h * model.experts
+        out.prefill_cycles += cycles.moe_prefill(
+            chip, h, width, model.experts, model.top_k, prefill_experts.tokens, prefill_experts.pairs,
+            prefill_experts.blocks,
+        )
+        base += cycles.moe_decode(
+            chip, h, width, model.experts, model.top_k, decode_experts.tokens, decode_experts.pairs
+        )
+        prefill_mlp = router + prefill_experts.active * expert
+        decode_mlp = router + decode_experts.active * expert
+        held_mlp = router + model.experts / load.moe_ep * expert
+    else:
+        out.prefill_cycles += cycles.feed_forward(chip, h, ffn, t)
+        base += cycles.feed_forward(chip, h, ffn, b)
+        prefill_mlp = decode_mlp = held_mlp = 3.0 * h * ffn
+    out.decode_base = base * ISSUE_FACTOR
+    out.per_blen *= ISSUE_FACTOR
+    out.per_vlen *= ISSUE_FACTOR
+    out.per_vlen_and_sink *= ISSUE_FACTOR
+    out.per_mlen *= ISSUE_FACTOR
+    out.prefill_weights = (attention_weights + prefill_mlp) * load.weight_bytes
+    out.decode_weights = (attention_weights + decode_mlp) * load.weight_bytes
+    out.held_weights = (attention_weights + held_mlp) * load.weight_bytes
+
+    # KV cache and spilled activations
+    out.kv_cap = model.window if sliding else np.inf
+    out.kv_elements = 2.0 * b * kv_heads * d
+    out.kv_width = load.kv_read_bytes
+    rereads = up(s, chip.mlen)
+    out.prefill_kv_read = rereads * out.kv_elements * min(load.input_seq_len, out.kv_cap) * load.kv_read_bytes
+    out.prefill_kv_write = out.kv_elements * s * load.kv_write_bytes
+    out.decode_kv_write = out.kv_elements * (1.0 / load.cp) * load.kv_write_bytes
+    held = min(up(load.input_seq_len + load.output_seq_len, load.cp), out.kv_cap)
+    out.held_kv = out.kv_elements * held * load.kv_write_bytes
+    sites = 4.0 + second_residual
+    out.prefill_spill = sites * max(0.0, h * t - chip.sram) * load.activation_bytes
+
+
+@kernel
+def extras_work(model, chip, load, out):
+    """Fill the row `out` of `rows.EXTRAS`: embedding in prefill, LM head per pass."""
+    h = model.hidden_size
+    b = sequences(load)
+    t = up(load.input_seq_len, load.cp) * b
+    vocabulary = up(model.vocab_size, load.tp)
+    out.embedding_cycles = cycles.embedding(chip, h, t)
+    out.embedding_bytes = t * h * load.activation_bytes
+    out.head_cycles = cycles.lm_head(chip, h, vocabulary, b)
+    out.head_bytes = vocabulary * h * load.weight_bytes

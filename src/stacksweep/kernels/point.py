@@ -1,0 +1,101 @@
+"""
+What a load asks of a device, as *items* that a machine prices.
+
+A pipeline stage is a number of items of each sort (`rows.ITEMS`): layers of each kind, the embedding, the LM head. An
+item has cycles and bytes in prefill and in a decode step. Functions take records and numbers, not arrays: passing an
+array costs as much as the arithmetic here.
+"""
+
+from stacksweep.kernels import decode, validity
+from stacksweep.kernels._compile import kernel
+from stacksweep.kernels.cycles import up
+from stacksweep.kernels.decode import round_up
+
+
+@kernel
+def load_warnings(model, load):
+    """Warning bits that follow from the load alone."""
+    bits = 0
+    micro_batch = up(load.batch_size, load.pp)
+    if micro_batch < load.dp:
+        bits |= validity.IDLE_RANKS
+    if micro_batch * load.pp != load.batch_size:
+        bits |= validity.BATCH_NOT_MULTIPLE_OF_PP
+    if load.pp > 1.0 and up(model.layers, load.pp) * (load.pp - 1.0) >= model.layers:
+        bits |= validity.EMPTY_STAGES
+    if load.tp > model.kv_heads:
+        bits |= validity.KV_HEADS_REPLICATED
+    if model.heads * model.head_dim != model.hidden_size:
+        bits |= validity.HEAD_DIM_MISMATCH
+    return bits
+
+
+@kernel
+def attended_range(load):
+    """Tokens that the first and the last decode step attend to on one device."""
+    return up(load.input_seq_len, load.cp), up(load.input_seq_len + load.output_seq_len - 1.0, load.cp)
+
+
+@kernel
+def layer_items(work, load, wave, needs_decode, prefill, step, steps):
+    """
+    Round the streams of a layer to waves.
+
+    Fills `prefill` and `step` (`rows.ITEM`, the latter for the first decode step) and, where needed, `steps`
+    (`rows.STEPS`) for all decode steps together.
+    """
+    spill = round_up(work.prefill_spill, wave)
+    prefill.cycles = work.prefill_cycles
+    prefill.read = round_up(work.prefill_weights, wave) + round_up(work.prefill_kv_read, wave) + spill
+    prefill.write = round_up(work.prefill_kv_write, wave) + spill
+    first, last = attended_range(load)
+    weights = round_up(work.decode_weights, wave)
+    step.cycles = decode.step_cycles(work, first)
+    step.read = weights + decode.step_kv_read(work, wave, first)
+    step.write = round_up(work.decode_kv_write, wave)
+    if needs_decode:
+        decode.enclose(work, steps)
+        steps.fixed = weights + step.write
+        steps.cycles = decode.cycles_sum(work, first, last)
+        steps.kv_read = decode.read_sum(work, wave, first, last)
+
+
+@kernel
+def extra_item(cycles, nbytes, wave, happens, item):
+    """Fill the row `item` of `rows.ITEM` for the embedding or the LM head, zero where it does not happen."""
+    item.cycles = cycles if happens else 0.0
+    item.read = round_up(nbytes, wave) if happens else 0.0
+    item.write = 0.0
+
+
+@kernel
+def item_times(item, machine):
+    """Compute, memory and elapsed seconds of an item in one pass."""
+    compute = item.cycles * machine.seconds_per_cycle
+    memory = (item.read + item.write) * machine.seconds_per_byte
+    return compute, memory, compute + memory if machine.serial else max(compute, memory)
+
+
+@kernel
+def decode_bound(work, steps, load, machine):
+    """Steps, cycles and KV bytes of the decode steps of a layer in which memory takes longer than compute."""
+    first, last = attended_range(load)
+    bytes_per_cycle = machine.seconds_per_cycle / machine.seconds_per_byte
+    return decode.memory_bound(work, steps, machine.wave, first, last, bytes_per_cycle)
+
+
+@kernel
+def decode_seconds(work, steps, load, machine):
+    """Seconds of all decode steps of a layer."""
+    compute = steps.cycles * machine.seconds_per_cycle
+    if machine.serial:
+        return compute + (steps.fixed * load.output_seq_len + steps.kv_read) * machine.seconds_per_byte
+    count, cycles, kv_read = decode_bound(work, steps, load, machine)
+    memory = (steps.fixed * count + kv_read) * machine.seconds_per_byte
+    return compute - cycles * machine.seconds_per_cycle + memory
+
+
+@kernel
+def dram_energy(machine, read, write):
+    """Energy in pJ of DRAM accesses; NaN without coefficients."""
+    return 8.0 * (read * machine.read_pj_per_bit + write * machine.write_pj_per_bit)

@@ -1,0 +1,183 @@
+"""
+The rows that kernels read and write: numpy record types, and the numbering of the results.
+
+A design point is a *load row* (what one device has to do: model, plan, load, storage widths) joined with a *machine
+row* (what it does it with: memory, clock, overlap policy). Load rows name their model and chip by row number.
+"""
+
+import numpy as np
+
+MODEL_FIELDS = (
+    "hidden_size",
+    "heads",
+    "kv_heads",
+    "head_dim",
+    "layers",
+    "intermediate_size",
+    "expert_width",
+    "vocab_size",
+    "experts",
+    "top_k",
+    "window",
+    "tied",
+    "moe_composition",
+)
+"""One model: sizes as whole numbers in float64; `window`, `experts` and `top_k` are 0 where there are none."""
+
+INSTRUCTIONS = (
+    "m_mm",
+    "m_mv",
+    "m_btmv",
+    "v_basic",
+    "v_add_vv",
+    "v_mul_vv",
+    "v_exp_v",
+    "v_red_max",
+    "v_topk",
+    "s_basic",
+    "s_exp_fp",
+    "s_reci_fp",
+    "h_prefetch_m",
+    "h_prefetch_v",
+    "h_store_v",
+)
+"""Pipelined cycles of an instruction, in the spelling of a chip row."""
+
+STORAGE_FIELDS = ("weight_bytes", "kv_read_bytes", "kv_write_bytes", "activation_bytes")
+"""Bytes per stored element."""
+
+LOAD_FIELDS = ("batch_size", "input_seq_len", "output_seq_len", "include_lm_head", *STORAGE_FIELDS)
+
+PLAN_FIELDS = ("tp", "dp", "pp", "cp", "moe_ep", "moe_tp", "moe_dp")
+"""A plan: `tp`, `dp`, `pp`, `cp` of the dense scheme (its dp is dp * ep), and ep, tp, dp of the MoE scheme."""
+
+MEMORY_FIELDS = (
+    "layers",
+    "connected_layers",
+    "channels_per_connected_layer",
+    "capacity_per_layer_bytes",
+    "transaction_bytes",
+    "bytes_per_channel_transfer",
+    "transfers_per_memory_clock",
+    "memory_frequency_hz",
+    "direct_peak_bandwidth_per_connected_layer_bytes_per_s",
+    "fully_connected_efficiency",
+    "row_bytes",
+    "sector_bytes",
+    "sector_cycles",
+    "recharge_cycles",
+    "round_trip_latency_cycles",
+    "latency_clock_hz",
+    "requesters",
+    "buffer_bytes_per_requester",
+    "buffering_factor",
+    "buffer_round_trip_latency_cycles",
+    "buffer_round_trip_latency_clock_hz",
+    "resistance_base_c_per_w",
+    "resistance_per_layer_c_per_w",
+    "baseline_layers",
+    "design_power_w",
+    "static_power_w",
+    "dynamic_power_exponent",
+    "read_pj_per_bit",
+    "write_pj_per_bit",
+    "bandwidth_bytes_per_s",
+    "capacity_bytes",
+)
+"""Numbers of a memory profile, NaN where the profile does not have them."""
+
+
+def _floats(*names: str) -> list[tuple[str, str]]:
+    return [(name, "f8") for name in names]
+
+
+MODEL = np.dtype(_floats(*MODEL_FIELDS))
+CHIP = np.dtype(_floats("mlen", "blen", "vlen", "hlen", "sram", "prefetch", *INSTRUCTIONS))
+LOAD = np.dtype(
+    [
+        ("model", "i8"),
+        ("chip", "i8"),
+        ("routing_group", "i8"),
+        ("stages_start", "i8"),
+        ("stages_stop", "i8"),
+        ("reason", "i8"),
+        *_floats(*LOAD_FIELDS, *PLAN_FIELDS),
+    ]
+)
+MACHINE_INPUT = np.dtype(
+    [("stacked", "?"), ("wave_quantization", "?"), ("serial", "?"), *_floats("frequency_hz", *MEMORY_FIELDS)]
+)
+MACHINE = np.dtype(
+    [
+        ("reason", "i8"),
+        ("buffering_limited", "?"),
+        ("serial", "?"),
+        *_floats(
+            "peak_bandwidth",
+            "connectivity_efficiency",
+            "usable_bandwidth",
+            "clock_scale",
+            "capacity",
+            "wave",
+            "seconds_per_cycle",
+            "seconds_per_byte",
+            "read_pj_per_bit",
+            "write_pj_per_bit",
+        ),
+    ]
+)
+
+KINDS = 4
+"""Kinds of layer: 0 full attention and dense FFN, 1 full and experts, 2 sliding and dense, 3 sliding and experts."""
+
+WORK = np.dtype(
+    _floats(
+        "prefill_cycles",
+        "prefill_weights",
+        "prefill_kv_read",
+        "prefill_kv_write",
+        "prefill_spill",
+        "decode_base",
+        "per_blen",
+        "per_vlen",
+        "per_vlen_and_sink",
+        "per_mlen",
+        "blen",
+        "vlen",
+        "mlen",
+        "decode_weights",
+        "decode_kv_write",
+        "kv_elements",
+        "kv_width",
+        "kv_cap",
+        "held_weights",
+        "held_kv",
+    )
+)
+"""
+Work of one layer of a kind on one device: cycles, and bytes before rounding to waves; see `layers.layer_work`.
+
+A decode step that attends to x tokens takes `decode_base` cycles, and `per_blen` for every BLEN tokens begun, `per_vlen`
+for every VLEN tokens begun, `per_vlen_and_sink` for every VLEN of x + 1 begun, `per_mlen` for every MLEN begun.
+"""
+
+EXTRAS = np.dtype(_floats("embedding_cycles", "embedding_bytes", "head_cycles", "head_bytes"))
+"""Work of the embedding and the LM head on one device; the bytes of the head are those of the embedding table."""
+
+EXPERTS = np.dtype(_floats("tokens", "pairs", "active", "blocks", "imbalance"))
+"""Load of the busiest expert-parallel rank in one phase; see `experts.expert_load`."""
+
+ITEMS = KINDS + 2
+"""What a pipeline stage is made of: the kinds of layer, then the embedding, then the LM head."""
+
+EMBEDDING = KINDS
+HEAD = KINDS + 1
+
+ITEM = np.dtype(_floats("cycles", "read", "write"))
+"""Cycles and bytes of an item in one pass, after rounding."""
+
+STEPS = np.dtype(_floats("fixed", "cycles", "kv_read", "slope", "low", "high"))
+"""
+All decode steps of a kind of layer: bytes of a step that do not depend on the attended tokens x, cycles and KV bytes of
+all steps, and the lines `low + slope * x` and `high + slope * x` that enclose the cycles of a step.
+"""

@@ -1,0 +1,23 @@
+"""
+Profiles: chip, memory and model from a bundled name, a file, a mapping or an object, strictly checked.
+
+Importing this package is cheap; the schemas (pydantic) are imported when the first profile is loaded.
+"""
+
+from stacksweep.profiles.base import ProfileError, Provenance
+from stacksweep.profiles.bundled import bundled_names
+from stacksweep.profiles.chip import ChipProfile, load_chip
+from stacksweep.profiles.memory import MemoryProfile, load_memory
+from stacksweep.profiles.model import ModelSpec, load_model
+
+__all__ = [
+    "ChipProfile",
+    "MemoryProfile",
+    "ModelSpec",
+    "ProfileError",
+    "Provenance",
+    "bundled_names",
+    "load_chip",
+    "load_memory",
+    "load_model",
+]

@@ -1,0 +1,157 @@
+"""
+The one table of result variables: names, units, words, and what they need.
+
+The attributes of a Dataset, the choices of `outputs=`, the docstrings and the reference page are made from `RESULTS`.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from stacksweep.kernels.validity import REASONS, WARNINGS
+from stacksweep.parameters import ParameterError, did_you_mean
+
+Stage = Literal[
+    "machine",
+    "footprint",
+    "prefill",
+    "prefill details",
+    "first_decode",
+    "first_decode details",
+    "decode",
+    "decode details",
+    "experts",
+]
+
+
+@dataclass(frozen=True)
+class Result:
+    """
+    One result variable.
+
+    Parameters
+    ----------
+    name : str
+        Name of the variable.
+    words : str
+        What it is; becomes `long_name`.
+    units : str
+        UDUNITS spelling; "1" where there is none.
+    needs : tuple of str
+        Parts of the model that must be evaluated for it.
+    main : bool
+        Whether it belongs to `outputs="main"`.
+    dtype : {"real", "bool", "int8", "uint8"}
+        How it is stored; "real" follows the `dtype` of the call.
+    """
+
+    name: str
+    words: str
+    units: str = "1"
+    needs: tuple[Stage, ...] = ()
+    main: bool = False
+    dtype: Literal["real", "bool", "int8", "uint8"] = "real"
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """Attributes of the variable in a Dataset (CF conventions)."""
+        attributes: dict[str, Any] = {"units": self.units, "long_name": self.words}
+        if self.name == "reason":
+            attributes["flag_values"] = np.arange(len(REASONS), dtype=np.int8)
+            attributes["flag_meanings"] = " ".join(REASONS)
+        if self.name == "warnings":
+            attributes["flag_masks"] = np.array([1 << bit for bit in range(len(WARNINGS))], dtype=np.uint8)
+            attributes["flag_meanings"] = " ".join(WARNINGS)
+        return attributes
+
+
+def _phase(prefix: str, needs: Stage, details: Stage, of: str, *, whole: bool) -> Iterable[Result]:
+    if whole:
+        yield Result(f"{prefix}_latency", f"time of {of} through all pipeline stages", "s", (needs,))
+        yield Result(f"{prefix}_period", f"time of {of} in the slowest pipeline stage", "s", (needs,))
+    for name, words, units in (
+        ("compute_time", "compute time", "s"),
+        ("memory_time", "DRAM time", "s"),
+        ("memory_bound_time", "time of the layers whose DRAM time exceeds their compute time", "s"),
+        ("read_bytes", "bytes read from DRAM", "byte"),
+        ("write_bytes", "bytes written to DRAM", "byte"),
+        ("dram_energy", "energy of DRAM accesses", "pJ"),
+    ):
+        yield Result(f"{prefix}_{name}", f"{words} of {of} on a device", units, (needs, details))
+
+
+def _experts(phase: str) -> Iterable[Result]:
+    of = f"on the busiest expert-parallel rank in {phase}"
+    yield Result(f"{phase}_imbalance", f"token-expert pairs {of} over the mean", "1", ("experts",))
+    yield Result(f"{phase}_pairs", f"token-expert pairs {of}", "1", ("experts",))
+    yield Result(f"{phase}_active_experts", f"experts with at least one token {of}", "1", ("experts",))
+
+
+RESULTS: tuple[Result, ...] = (
+    Result("valid", "whether the point can be", main=True, dtype="bool"),
+    Result("reason", "why the point cannot be", main=True, dtype="int8"),
+    Result("warnings", "what deserves a second look", needs=("footprint",), main=True, dtype="uint8"),
+    Result("ttft", "time to first token", "s", ("prefill", "first_decode"), main=True),
+    Result("tps", "generated tokens per second of the whole system", "s-1", ("decode",), main=True),
+    Result("tps_per_sequence", "generated tokens per second of one sequence", "s-1", ("decode",), main=True),
+    Result("fits", "whether weights and KV cache fit the memory", "1", ("footprint",), main=True, dtype="bool"),
+    Result("weight_bytes", "weights held by a device", "byte", ("footprint",), main=True),
+    Result("kv_bytes", "KV cache held by a device at the last token", "byte", ("footprint",), main=True),
+    Result("capacity", "memory of a device; NaN where the profile gives none", "byte", ("machine",), main=True),
+    Result("usable_bandwidth", "DRAM bandwidth of a device after all derating", "byte s-1", ("machine",), main=True),
+    Result("clock_scale", "factor of the thermal policy on the compute clock", "1", ("machine",), main=True),
+    *_phase("prefill", "prefill", "prefill details", "the prefill", whole=True),
+    *_phase("first_decode", "first_decode", "first_decode details", "the first decode step", whole=True),
+    Result("decode_time", "time of all decode steps", "s", ("decode",)),
+    *_phase("decode", "decode", "decode details", "all decode steps", whole=False),
+    *_experts("prefill"),
+    *_experts("decode"),
+    Result("peak_bandwidth", "DRAM bandwidth of all connected layers before derating", "byte s-1", ("machine",)),
+    Result("connectivity_efficiency", "share of the peak that row recharges leave", "1", ("machine",)),
+    Result("buffering_limited", "whether buffers limit the bandwidth", "1", ("machine",), dtype="bool"),
+)
+"""All results, in the order of a Dataset."""
+
+BY_NAME = {result.name: result for result in RESULTS}
+
+ALWAYS = ("valid", "reason")
+"""Results that every Dataset has."""
+
+
+def select(outputs: str | Sequence[str]) -> tuple[Result, ...]:
+    """
+    Choose results by name.
+
+    Parameters
+    ----------
+    outputs : str or sequence of str
+        "main", "all", a name, or names, in which "main" may be one.
+
+    Returns
+    -------
+    tuple of Result
+        In the order of `RESULTS`, `valid` and `reason` always among them.
+
+    Raises
+    ------
+    ParameterError
+        If a name is not that of a result.
+    """
+    names = [outputs] if isinstance(outputs, str) else list(outputs)
+    chosen = set(ALWAYS)
+    for name in names:
+        if name == "main":
+            chosen.update(result.name for result in RESULTS if result.main)
+        elif name == "all":
+            chosen.update(BY_NAME)
+        elif isinstance(name, str) and name in BY_NAME:
+            chosen.add(name)
+        else:
+            raise ParameterError(
+                f"outputs: no result is called {name!r}{did_you_mean(str(name), ['main', 'all', *BY_NAME])}"
+            )
+    if not names:
+        raise ParameterError('outputs: got none; name at least one result, or "main" or "all"')
+    return tuple(result for result in RESULTS if result.name in chosen)

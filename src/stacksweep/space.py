@@ -1,0 +1,287 @@
+"""
+From arguments to columns: every parameter over its own dimensions only.
+
+The sizes of all dimensions together are the grid of the result; nothing is broadcast to it here.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from stacksweep.columns import Array, Column
+from stacksweep.parameters import BY_NAME, PARAMETERS, Parameter, ParameterError, parameter
+
+POINT = "point"
+"""Dimension of unordered points."""
+
+Loader = Callable[[Any], Any]
+Coordinate = tuple[tuple[str, ...], Array, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Space:
+    """
+    The axes of a sweep.
+
+    Parameters
+    ----------
+    sizes : dict
+        Lengths of the dimensions, in the order of the result.
+    columns : dict
+        A column for each parameter that was given or has a default.
+    coordinates : dict
+        Coordinates of the result, `(dims, values, attributes)` by name.
+    """
+
+    sizes: dict[str, int]
+    columns: dict[str, Column]
+    coordinates: dict[str, Coordinate]
+
+
+def build(
+    arguments: Mapping[str, Any], points: Any = None, loaders: Mapping[str, Loader] | None = None
+) -> Space:
+    """
+    Turn the arguments of a call into columns and coordinates.
+
+    Parameters
+    ----------
+    arguments : mapping
+        Values by parameter name: one value, a list (or tuple, range, 1-D array), or an `xarray.DataArray`.
+    points : pandas.DataFrame or xarray.Dataset, optional
+        Columns that are parameters, along one dimension `point`.
+    loaders : mapping
+        For each parameter of kind "profile" the function that loads one.
+
+    Returns
+    -------
+    Space
+
+    Raises
+    ------
+    ParameterError
+        For an unknown parameter, a value outside the limits, or lengths or coordinates that do not agree.
+    """
+    loaders = loaders or {}
+    given: dict[str, Any] = {}
+    carried: dict[str, Coordinate] = {}
+    if points is not None:
+        given, carried = _columns_of_points(points)
+    for name, value in arguments.items():
+        known = parameter(name)
+        if value is None:
+            continue
+        if name in given:
+            raise ParameterError(f"{name}: given both in points and as an argument; give it once")
+        given[known.name] = value
+
+    sizes: dict[str, int] = {}
+    columns: dict[str, Column] = {}
+    coordinates = dict(carried)
+    for dims, values, _ in carried.values():
+        sizes.update(zip(dims, np.shape(values), strict=True))
+    for name, value in given.items():
+        known = BY_NAME[name]
+        dims, values, extra = _dims_and_values(known, value)
+        column = _column(known, dims, values, loaders)
+        _merge_sizes(name, column, sizes)
+        for label, coordinate in extra.items():
+            _merge_coordinate(name, label, coordinate, coordinates)
+        columns[name] = column
+    for known in PARAMETERS:
+        if known.name not in columns and known.default is not None:
+            columns[known.name] = _column(known, (), known.default, loaders)
+    _check_dimension_names(sizes, columns)
+    for name, column in columns.items():
+        known = BY_NAME[name]
+        attributes = {"units": known.units, "long_name": known.words}
+        own = (column.dims, _labels(known, column), attributes)
+        _merge_coordinate(name, known.coordinate, own, coordinates)
+        coordinates[known.coordinate] = own
+    return Space(sizes, columns, coordinates)
+
+
+def _columns_of_points(points: Any) -> tuple[dict[str, Any], dict[str, Coordinate]]:
+    """Split a table of points into parameters and its own labels."""
+    if hasattr(points, "to_xarray") and hasattr(points, "columns"):
+        if not points.columns.is_unique:
+            raise ParameterError("points: a column stands more than once")
+        names = [str(name) for name in points.columns]
+        given = {name: xr.DataArray(points[name].to_numpy(), dims=POINT) for name in names}
+        index = points.index.to_numpy()
+        labels = {} if np.array_equal(index, np.arange(len(index))) else {POINT: ((POINT,), index, {})}
+    elif isinstance(points, xr.Dataset):
+        if len(points.dims) != 1:
+            raise ParameterError(f"points: got dimensions {tuple(points.dims)}, needs exactly one")
+        (dim,) = points.dims
+        renamed = points.rename({dim: POINT}) if dim != POINT else points
+        names = [str(name) for name in renamed.variables if name in BY_NAME or name in renamed.data_vars]
+        given = {name: renamed[name].drop_vars([c for c in renamed.coords]) for name in names}
+        labels = {
+            str(name): ((POINT,), value.to_numpy(), dict(value.attrs))
+            for name, value in renamed.coords.items()
+            if name not in BY_NAME and value.dims == (POINT,)
+        }
+    else:
+        raise ParameterError(f"points: got {type(points).__name__}, needs a pandas.DataFrame or an xarray.Dataset")
+    for name in given:
+        parameter(name)
+    if not given:
+        raise ParameterError("points: got no column, needs at least one parameter")
+    return given, labels
+
+
+def _dims_and_values(
+    known: Parameter, value: Any
+) -> tuple[tuple[str, ...], Any, dict[str, Coordinate]]:
+    """Name the dimensions of an argument, and keep the coordinates that an array brings along."""
+    if isinstance(value, xr.DataArray):
+        if value.ndim == 0:
+            return (), value.item(), {}
+        own = (known.name, known.coordinate)
+        dims = tuple(known.coordinate if dim in own else str(dim) for dim in value.dims)
+        extra = {
+            str(name): (tuple(map(str, array.dims)), array.to_numpy(), dict(array.attrs))
+            for name, array in value.coords.items()
+            if name not in own and array.ndim > 0
+        }
+        return dims, value.to_numpy(), extra
+    if isinstance(value, np.ndarray) or (hasattr(value, "to_numpy") and hasattr(value, "array")):
+        array = np.asarray(value)
+        if array.ndim > 1:
+            raise ParameterError(
+                f"{known.name}: got an array of {array.ndim} dimensions; name them with an xarray.DataArray"
+            )
+        return ((known.coordinate,) if array.ndim else ()), (array if array.ndim else array.item()), {}
+    if isinstance(value, list | tuple | range):
+        return (known.coordinate,), list(value), {}
+    return (), value, {}
+
+
+def _column(known: Parameter, dims: tuple[str, ...], values: Any, loaders: Mapping[str, Loader]) -> Column:
+    if dims and len(values) == 0:
+        raise ParameterError(f"{known.name}: got no values, needs at least one")
+    if known.kind in ("integer", "number"):
+        return Column(dims, _numbers(known, dims, values))
+    return _categories(known, dims, values, loaders)
+
+
+def _numbers(known: Parameter, dims: tuple[str, ...], values: Any) -> Array:
+    """Check numbers against the kind and the limits of their parameter."""
+
+    def refuse(value: Any) -> ParameterError:
+        shown = repr(value.item() if isinstance(value, np.generic) else value)
+        return ParameterError(f"{known.name}: got {shown}, needs {known.allowed}")
+
+    if isinstance(values, list):
+        for value in values:
+            if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.number):
+                raise refuse(value)
+    elif not isinstance(values, np.ndarray) and (
+        isinstance(values, bool | np.bool_) or not isinstance(values, int | float | np.number)
+    ):
+        raise refuse(values)
+    array = np.asarray(values)
+    if array.dtype.kind not in "iuf":
+        raise refuse(next((v for v in array.ravel() if not isinstance(v, int | float)), array.ravel()[0]))
+    numbers = array.astype(np.float64)
+    outside = ~((numbers > known.low) if known.above else (numbers >= known.low))
+    outside |= ~(numbers <= known.high) | ~np.isfinite(numbers)
+    if known.kind == "integer":
+        outside |= numbers != np.floor(numbers)
+    if outside.any():
+        raise refuse(array[outside][0] if array.ndim else array[()])
+    return numbers
+
+
+def _categories(known: Parameter, dims: tuple[str, ...], values: Any, loaders: Mapping[str, Loader]) -> Column:
+    """Number the different profiles, words or switches of an argument."""
+    entries = np.empty(np.shape(values) if dims else (1,), object)
+    if isinstance(values, np.ndarray):
+        entries[...] = values
+    else:
+        for position, entry in enumerate(values if dims else [values]):
+            entries[position] = entry
+    try:
+        codes, different = pd.factorize(entries.ravel(), use_na_sentinel=False)
+    except TypeError:
+        # mappings cannot be compared; each stands for itself
+        codes, different = np.arange(entries.size), entries.ravel()
+    choices = tuple(_category(known, entry, loaders) for entry in different)
+    if known.kind == "profile":
+        _check_names(known, choices)
+    codes = codes.astype(np.int64).reshape(entries.shape)
+    return Column(dims, codes if dims else codes[0], choices)
+
+
+def _category(known: Parameter, entry: Any, loaders: Mapping[str, Loader]) -> Any:
+    if known.kind == "profile":
+        return loaders[known.name](entry)
+    if known.kind == "switch":
+        if not isinstance(entry, bool | np.bool_):
+            raise ParameterError(f"{known.name}: got {entry!r}, needs {known.allowed}")
+        return bool(entry)
+    if not isinstance(entry, str) or entry not in known.choices:
+        raise ParameterError(f"{known.name}: got {entry!r}, needs {known.allowed}")
+    return str(entry)
+
+
+def _check_names(known: Parameter, choices: Sequence[Any]) -> None:
+    names = [choice.name for choice in choices]
+    for name in names:
+        if names.count(name) > 1:
+            raise ParameterError(f"{known.name}: two different ones are called {name!r}; give each its own name")
+
+
+def _labels(known: Parameter, column: Column) -> Array:
+    if known.kind == "integer":
+        return column.values.astype(np.int64)
+    if known.kind == "number":
+        return column.values
+    if known.kind == "profile":
+        return np.array([choice.name for choice in column.choices])[column.values]
+    return np.array(column.choices)[column.values]
+
+
+def _merge_sizes(name: str, column: Column, sizes: dict[str, int]) -> None:
+    for dim, size in zip(column.dims, column.values.shape, strict=True):
+        if sizes.setdefault(dim, size) != size:
+            raise ParameterError(
+                f"{name}: has {size} values along {dim!r}, where other parameters have {sizes[dim]}"
+            )
+
+
+def _merge_coordinate(
+    name: str,
+    label: str,
+    coordinate: Coordinate,
+    coordinates: dict[str, Coordinate],
+) -> None:
+    known = coordinates.setdefault(label, coordinate)
+    if known[0] != coordinate[0] or not np.array_equal(known[1], coordinate[1]):
+        raise ParameterError(f"{name}: its coordinate {label!r} differs from that of another parameter")
+
+
+def _check_dimension_names(sizes: Mapping[str, int], columns: Mapping[str, Column]) -> None:
+    """Refuse dimensions that would be mistaken for a parameter or a result."""
+    from stacksweep.results import BY_NAME as RESULTS_BY_NAME
+
+    by_coordinate = {known.coordinate: known for known in PARAMETERS}
+    for dim in sizes:
+        if dim in by_coordinate:
+            column = columns.get(by_coordinate[dim].name)
+            if column is None or dim not in column.dims:
+                raise ParameterError(
+                    f"dimension {dim!r}: is named after a parameter that does not vary along it; rename the dimension"
+                )
+            if column.dims != (dim,):
+                raise ParameterError(
+                    f"dimension {dim!r}: is named after a parameter that also varies along "
+                    f"{tuple(d for d in column.dims if d != dim)}; rename the dimension"
+                )
+        elif dim in RESULTS_BY_NAME or dim in BY_NAME:
+            raise ParameterError(f"dimension {dim!r}: is the name of a result; rename the dimension")
