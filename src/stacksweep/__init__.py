@@ -4,6 +4,27 @@ from importlib.metadata import version
 
 __version__ = version("stacksweep")
 
-from stacksweep.evaluate import sweep
+from stacksweep.documentation import document
+from stacksweep.estimate import Estimate, InvalidPointError, estimate
+from stacksweep.evaluate import ResultTooLargeError, sweep
+from stacksweep.io import save
+from stacksweep.parameters import ParameterError
+from stacksweep.profiles import ProfileError, bundled_names, load_chip, load_memory, load_model
 
-__all__ = ["__version__", "sweep"]
+document(sweep, estimate)
+
+__all__ = [
+    "Estimate",
+    "InvalidPointError",
+    "ParameterError",
+    "ProfileError",
+    "ResultTooLargeError",
+    "__version__",
+    "bundled_names",
+    "estimate",
+    "load_chip",
+    "load_memory",
+    "load_model",
+    "save",
+    "sweep",
+]

@@ -2,19 +2,20 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
-from functools import partial
-from itertools import product
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from math import prod
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Lock
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from stacksweep import moe, space, tables
-from stacksweep.columns import Array, Column, constant
+from stacksweep.blocks import Layout, Problem, Ranges, Raw, Worker
+from stacksweep.columns import Array, constant
 from stacksweep.kernels import rows
 from stacksweep.kernels.outputs import OUTPUTS
 from stacksweep.kernels.validity import BUFFERING_LIMITED, DOES_NOT_FIT, VALID
@@ -22,12 +23,6 @@ from stacksweep.parameters import BY_NAME, ParameterError
 from stacksweep.profiles import load_chip, load_memory, load_model
 from stacksweep.results import Result, select
 from stacksweep.space import Space
-
-BLOCK_POINTS = 2**16
-"""Points priced at a time by one thread: large enough for its overhead, small enough for the cache."""
-
-BLOCK_MACHINES = 2**12
-"""Machine rows of a block at the most."""
 
 LOADERS: Mapping[str, Callable[[Any], Any]] = {"model": load_model, "chip": load_chip, "memory": load_memory}
 
@@ -46,38 +41,8 @@ STAGES = (
 Progress = Callable[[int, int], None]
 
 
-class ResultTooLarge(MemoryError):
+class ResultTooLargeError(MemoryError):
     """The result of a call would not fit in memory."""
-
-
-@dataclass(frozen=True)
-class Problem:
-    """
-    A sweep, ready to be priced: what is fixed, and a column for every field of its load and machine rows.
-
-    Parameters
-    ----------
-    sizes : dict
-        Lengths of the result's dimensions, in its order.
-    fixed : tuple
-        Model rows, chip rows, stage rows, keys and values of counted expert loads.
-    load, machine : dict
-        Columns by field of `rows.LOAD` and `rows.MACHINE_INPUT`.
-    """
-
-    sizes: dict[str, int]
-    fixed: tuple[Array, Array, Array, Array, Array]
-    load: dict[str, Column]
-    machine: dict[str, Column]
-
-
-@dataclass(frozen=True)
-class Raw:
-    """Results as the kernel writes them, flat: reals by row, reasons and warning bits."""
-
-    real: Array
-    reasons: Array
-    warnings: Array
 
 
 def sweep(
@@ -108,7 +73,7 @@ def check_size(sizes: Mapping[str, int], results: Sequence[Result], dtype: str) 
 
     Raises
     ------
-    ResultTooLarge
+    ResultTooLargeError
         With the size and the ways out.
     """
     points = prod(sizes.values())
@@ -116,7 +81,7 @@ def check_size(sizes: Mapping[str, int], results: Sequence[Result], dtype: str) 
     nbytes = points * (reals * np.dtype(dtype).itemsize + len(results) - reals)
     free = available_memory()
     if nbytes > free:
-        raise ResultTooLarge(
+        raise ResultTooLargeError(
             f"the result of {points:,} points and {len(results)} variables needs {nbytes / 2**30:.1f} GiB, and "
             f'{free / 2**30:.1f} GiB are free; ask for fewer outputs=, for dtype="float32", or for a part of the grid'
         )
@@ -125,7 +90,7 @@ def check_size(sizes: Mapping[str, int], results: Sequence[Result], dtype: str) 
 def available_memory() -> int:
     """Bytes that can be allocated without swapping."""
     try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
+        with Path("/proc/meminfo").open(encoding="ascii") as lines:
             for line in lines:
                 if line.startswith("MemAvailable:"):
                     return int(line.split()[1]) * 1024
@@ -194,93 +159,59 @@ def price(problem: Problem, results: Sequence[Result], dtype: np.dtype[Any], pro
     needed = {stage for result in results for stage in result.needs}
     needs = tuple(stage in needed for stage in STAGES)
     raw = Raw(np.empty((len(real), points), dtype), np.empty(points, np.uint8), np.empty(points, np.uint8))
-    run = partial(_price_block, problem, wanted, needs, raw)
-    done = 0
-    blocks = list(_blocks(problem))
-    if len(blocks) == 1:
-        done = run(blocks[0])
-        if progress:
-            progress(done, points)
-        return raw
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()) as pool:
-        futures = [pool.submit(run, block) for block in blocks]
+    layout = Layout.of(problem)
+    blocks = list(layout.blocks())
+    queue: SimpleQueue[Ranges] = SimpleQueue()
+    for block in blocks:
+        queue.put(block)
+    done = Done(points, progress)
+
+    def work() -> None:
+        worker = Worker(problem, layout, wanted, needs, raw)
         try:
-            for future in as_completed(futures):
-                done += future.result()
-                if progress:
-                    progress(done, points)
+            while True:
+                done.add(worker.price(queue.get_nowait()))
+        except Empty:
+            pass
+
+    threads = min(cores(), len(blocks))
+    if threads == 1:
+        work()
+        return raw
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            for future in [pool.submit(work) for _ in range(threads)]:
+                future.result()
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
+            # interrupted: the other workers end with the block that they are at
+            while not queue.empty():
+                queue.get()
             raise
     return raw
 
 
-Ranges = tuple[range, range, range]
+def cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
-def _dimensions(problem: Problem) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Dimensions that load and machine rows share, and those of load rows and of machine rows alone."""
-    of_load = {dim for column in problem.load.values() for dim in column.dims}
-    of_machine = {dim for column in problem.machine.values() for dim in column.dims}
-    # machine rows of the same wave next to one another, since traffic is rounded anew whenever the wave changes
-    waves = {
-        dim
-        for name in ("stacked", "wave_quantization", "transaction_bytes", "channels_per_connected_layer")
-        for dim in problem.machine[name].dims
-    }
-    shared = tuple(dim for dim in problem.sizes if dim in of_load & of_machine)
-    load = tuple(dim for dim in problem.sizes if dim not in of_machine)
-    machine = tuple(sorted((dim for dim in problem.sizes if dim in of_machine - of_load), key=lambda d: d not in waves))
-    return shared, load, machine
+class Done:
+    """Counts points that are done, on behalf of a progress report."""
 
+    def __init__(self, total: int, progress: Progress | None) -> None:
+        self._total = total
+        self._progress = progress
+        self._points = 0
+        self._lock = Lock()
 
-def _blocks(problem: Problem) -> Iterator[Ranges]:
-    """Cut the shared, load and machine rows into blocks."""
-    counts = [prod(problem.sizes[dim] for dim in dims) for dims in _dimensions(problem)]
-    machine = min(counts[2], BLOCK_MACHINES)
-    load = min(counts[1], max(1, BLOCK_POINTS // machine))
-    shared = min(counts[0], max(1, BLOCK_POINTS // (machine * load)))
-    steps = (shared, load, machine)
-    pieces = [
-        [range(start, min(start + step, count)) for start in range(0, count, step)]
-        for count, step in zip(counts, steps, strict=True)
-    ]
-    yield from product(*pieces)  # type: ignore[misc]
-
-
-def _price_block(problem: Problem, wanted: Array, needs: tuple[bool, ...], raw: Raw, block: Ranges) -> int:
-    from stacksweep.kernels.block import price_block
-
-    names = list(problem.sizes)
-    strides = {dim: prod(problem.sizes[later] for later in names[i + 1 :]) for i, dim in enumerate(names)}
-    index: dict[str, Array] = {}
-    offsets: list[Array] = []
-    for axis, (dims, positions) in enumerate(zip(_dimensions(problem), block, strict=True)):
-        along = np.unravel_index(np.arange(positions.start, positions.stop), [problem.sizes[dim] for dim in dims] or [1])
-        offsets.append(sum((strides[dim] * where for dim, where in zip(dims, along)), np.zeros(len(positions), np.int64)))
-        index.update({dim: where[:, None] if axis == 0 else where for dim, where in zip(dims, along)})
-    shared, load, machine = map(len, block)
-    scratch = (
-        np.empty(machine, rows.MACHINE),
-        np.empty(2, rows.EXPERTS),
-        np.empty(rows.KINDS, rows.WORK),
-        np.empty(1, rows.EXTRAS),
-        np.empty((2, rows.ITEMS), rows.ITEM),
-        np.empty(rows.KINDS, rows.STEPS),
-    )
-    price_block(
-        problem.fixed,
-        tables.fill(rows.LOAD, problem.load, index, (shared, load)),
-        tables.fill(rows.MACHINE_INPUT, problem.machine, index, (shared, machine)),
-        scratch,
-        *offsets,
-        wanted,
-        needs,
-        raw.real,
-        raw.reasons,
-        raw.warnings,
-    )
-    return shared * load * machine
+    def add(self, points: int) -> None:
+        """Count more points and report them."""
+        with self._lock:
+            self._points += points
+            if self._progress:
+                self._progress(self._points, self._total)
 
 
 def dataset(grid: Space, results: Sequence[Result], raw: Raw, attributes: Mapping[str, Any]) -> xr.Dataset:

@@ -92,9 +92,7 @@ def _load(name: str, words: str, default: int) -> Parameter:
 
 
 def _width(name: str, words: str, coordinate: str = "") -> Parameter:
-    return Parameter(
-        name, "chip", "number", "load", words, "byte", low=0, above=True, high=1024, coordinate=coordinate
-    )
+    return Parameter(name, "chip", "number", "load", words, "byte", low=0, above=True, high=1024, coordinate=coordinate)
 
 
 def _count(name: str, words: str, low: float = 1, high: float = 2**20, units: str = "1") -> Parameter:
@@ -124,9 +122,7 @@ PARAMETERS: tuple[Parameter, ...] = (
     _number("bytes_per_channel_transfer", "bytes that a channel moves at once", "byte"),
     _number("transfers_per_memory_clock", "transfers of a channel per memory clock", "1"),
     _number("memory_frequency_hz", "memory clock", "s-1"),
-    _number(
-        "direct_peak_bandwidth_per_connected_layer_bytes_per_s", "peak bandwidth of a connected layer", "byte s-1"
-    ),
+    _number("direct_peak_bandwidth_per_connected_layer_bytes_per_s", "peak bandwidth of a connected layer", "byte s-1"),
     _number("fully_connected_efficiency", "share of the peak left when all layers are connected", "1", high=1),
     _count("row_bytes", "bytes of a DRAM row, a multiple of the sector", units="byte", high=2**40),
     _count("sector_bytes", "bytes of a sector", units="byte", high=2**40),

@@ -42,9 +42,7 @@ class Space:
     coordinates: dict[str, Coordinate]
 
 
-def build(
-    arguments: Mapping[str, Any], points: Any = None, loaders: Mapping[str, Loader] | None = None
-) -> Space:
+def build(arguments: Mapping[str, Any], points: Any = None, loaders: Mapping[str, Loader] | None = None) -> Space:
     """
     Turn the arguments of a call into columns and coordinates.
 
@@ -113,14 +111,16 @@ def _columns_of_points(points: Any) -> tuple[dict[str, Any], dict[str, Coordinat
         names = [str(name) for name in points.columns]
         given = {name: xr.DataArray(points[name].to_numpy(), dims=POINT) for name in names}
         index = points.index.to_numpy()
-        labels = {} if np.array_equal(index, np.arange(len(index))) else {POINT: ((POINT,), index, {})}
+        labels: dict[str, Coordinate] = (
+            {} if np.array_equal(index, np.arange(len(index))) else {POINT: ((POINT,), index, {})}
+        )
     elif isinstance(points, xr.Dataset):
         if len(points.dims) != 1:
             raise ParameterError(f"points: got dimensions {tuple(points.dims)}, needs exactly one")
         (dim,) = points.dims
         renamed = points.rename({dim: POINT}) if dim != POINT else points
         names = [str(name) for name in renamed.variables if name in BY_NAME or name in renamed.data_vars]
-        given = {name: renamed[name].drop_vars([c for c in renamed.coords]) for name in names}
+        given = {name: renamed[name].drop_vars(list(renamed.coords)) for name in names}
         labels = {
             str(name): ((POINT,), value.to_numpy(), dict(value.attrs))
             for name, value in renamed.coords.items()
@@ -135,9 +135,7 @@ def _columns_of_points(points: Any) -> tuple[dict[str, Any], dict[str, Coordinat
     return given, labels
 
 
-def _dims_and_values(
-    known: Parameter, value: Any
-) -> tuple[tuple[str, ...], Any, dict[str, Coordinate]]:
+def _dims_and_values(known: Parameter, value: Any) -> tuple[tuple[str, ...], Any, dict[str, Coordinate]]:
     """Name the dimensions of an argument, and keep the coordinates that an array brings along."""
     if isinstance(value, xr.DataArray):
         if value.ndim == 0:
@@ -199,7 +197,7 @@ def _numbers(known: Parameter, dims: tuple[str, ...], values: Any) -> Array:
 
 
 def _categories(known: Parameter, dims: tuple[str, ...], values: Any, loaders: Mapping[str, Loader]) -> Column:
-    """Number the different profiles, words or switches of an argument."""
+    """Give a number to each of the different profiles, words or switches of an argument."""
     entries = np.empty(np.shape(values) if dims else (1,), object)
     if isinstance(values, np.ndarray):
         entries[...] = values
@@ -250,9 +248,7 @@ def _labels(known: Parameter, column: Column) -> Array:
 def _merge_sizes(name: str, column: Column, sizes: dict[str, int]) -> None:
     for dim, size in zip(column.dims, column.values.shape, strict=True):
         if sizes.setdefault(dim, size) != size:
-            raise ParameterError(
-                f"{name}: has {size} values along {dim!r}, where other parameters have {sizes[dim]}"
-            )
+            raise ParameterError(f"{name}: has {size} values along {dim!r}, where other parameters have {sizes[dim]}")
 
 
 def _merge_coordinate(

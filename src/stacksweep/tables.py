@@ -163,9 +163,9 @@ def _check_rows(row_bytes: Column, sector_bytes: Column) -> None:
         raise ParameterError("row_bytes: needs a multiple of sector_bytes at every point")
 
 
-def fill(dtype: np.dtype[np.void], columns: Mapping[str, Column], index: Mapping[str, Array], shape: tuple[int, int]) -> Array:
+class RowBuffer:
     """
-    Rows of a block, taken from columns.
+    Room for the rows of a block, filled anew from columns for each block.
 
     Parameters
     ----------
@@ -173,27 +173,34 @@ def fill(dtype: np.dtype[np.void], columns: Mapping[str, Column], index: Mapping
         Of the rows.
     columns : mapping
         A column for each field.
-    index : mapping
-        For each dimension the positions of the rows along it; the arrays broadcast to `shape`.
-    shape : tuple of int
-        Of the block.
-
-    Returns
-    -------
-    record array, `shape`
+    size : int
+        Rows of the largest block.
     """
-    template = np.zeros((), dtype)
-    varying: list[str] = []
-    for name, column in columns.items():
-        if column.dims:
-            varying.append(name)
-        else:
-            template[name] = column.values
-    table = np.empty(shape, dtype)
-    table[...] = template
-    for name in varying:
-        column = columns[name]
-        table[name] = column.values[tuple(index[dim] for dim in column.dims)]
-    return table
 
+    def __init__(self, dtype: np.dtype[np.void], columns: Mapping[str, Column], size: int) -> None:
+        self._varying = {name: column for name, column in columns.items() if column.dims}
+        template = np.zeros((), dtype)
+        for name in columns.keys() - self._varying.keys():
+            template[name] = columns[name].values
+        self._rows = np.full(size, template)
 
+    def fill(self, index: Mapping[str, Array], shape: tuple[int, int]) -> Array:
+        """
+        Take the rows of a block from the columns.
+
+        Parameters
+        ----------
+        index : mapping
+            For each dimension the positions of the rows along it; the arrays broadcast to `shape`.
+        shape : tuple of int
+            Of the block.
+
+        Returns
+        -------
+        record array, `shape`
+            A view, valid until the next block.
+        """
+        table = self._rows[: shape[0] * shape[1]].reshape(shape)
+        for name, column in self._varying.items():
+            table[name] = column.values[tuple(index[dim] for dim in column.dims)]
+        return table

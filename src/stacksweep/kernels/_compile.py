@@ -2,12 +2,11 @@
 
 import hashlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, cast
 
 import numba
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _digest_of_sources(folder: Path) -> str:
@@ -20,7 +19,7 @@ def _digest_of_sources(folder: Path) -> str:
 _SOURCES = _digest_of_sources(Path(__file__).parent)
 
 
-def kernel(function: F) -> F:
+def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """
     Compile a function on first use, release the GIL in it and keep it on disk.
 
@@ -36,15 +35,15 @@ def kernel(function: F) -> F:
     callable
         The dispatcher; without a disk cache where no cache directory can be written.
     """
-    options = {"nogil": True, "error_model": "numpy"}
+    njit: Any = partial(numba.njit, nogil=True, error_model="numpy")
     try:
-        dispatcher = numba.njit(cache=True, **options)(function)
+        dispatcher = njit(cache=True)(function)
     except RuntimeError:
         # numba found no directory that it could write to
-        return numba.njit(**options)(function)  # type: ignore[no-any-return]
-    # numba looks only at the file that a function stands in; a kernel must also be compiled again when one it calls,
-    # in another file, has changed.
+        dispatcher = njit()(function)
+    # numba looks only at the file that a function stands in; a kernel must also be compiled again when one that it
+    # calls, in another file, has changed
     cache_file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
     if cache_file is not None:
         cache_file._source_stamp = (cache_file._source_stamp, _SOURCES)
-    return dispatcher  # type: ignore[no-any-return]
+    return cast(Callable[..., Any], dispatcher)

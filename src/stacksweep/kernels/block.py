@@ -1,4 +1,4 @@
-"""The entry point of the kernels: price a block of design points straight into the result."""
+"""The entry points of the kernels: price a block of design points, and put it where it belongs in the result."""
 
 import numpy as np
 
@@ -15,14 +15,34 @@ DECODE = 1
 
 
 @kernel
+def scatter(block, offsets, load_first, destination):
+    """
+    Copy a block to where its points stand in the result.
+
+    `block` is (shared, load, machine); a point stands in `destination` at the sum of its three `offsets`. With
+    `load_first` neighbours along load rows are written one after the other, else neighbours along machine rows:
+    whichever stand closer together.
+    """
+    shared_offsets, load_offsets, machine_offsets = offsets
+    for s in range(block.shape[0]):
+        if load_first:
+            for i in range(block.shape[2]):
+                start = shared_offsets[s] + machine_offsets[i]
+                for r in range(block.shape[1]):
+                    destination[start + load_offsets[r]] = block[s, r, i]
+        else:
+            for r in range(block.shape[1]):
+                start = shared_offsets[s] + load_offsets[r]
+                for i in range(block.shape[2]):
+                    destination[start + machine_offsets[i]] = block[s, r, i]
+
+
+@kernel
 def price_block(
     tables,
     loads,
     machine_inputs,
     scratch,
-    shared_offsets,
-    load_offsets,
-    machine_offsets,
     wanted,
     needs,
     results,
@@ -30,7 +50,7 @@ def price_block(
     warnings,
 ):
     """
-    Price the points of a block: every load row with every machine row of the same shared row.
+    Price a block of points: every load row with every machine row of the same shared row.
 
     Parameters
     ----------
@@ -43,15 +63,13 @@ def price_block(
         Room for rows of `rows.MACHINE` (machine), `rows.EXPERTS` (2), `rows.WORK` (`rows.KINDS`), `rows.EXTRAS`
         (1), `rows.ITEM` (2, `rows.ITEMS`), `rows.STEPS` (`rows.KINDS`). They come from outside, since a record does
         not keep the array alive that it is a part of.
-    shared_offsets, load_offsets, machine_offsets : int arrays
-        A point stands in the results at the sum of its three offsets.
     wanted : int array, (rows,)
         Number of the output (`outputs.OUTPUTS`) that each row of `results` takes.
     needs : tuple of bool
         Whether anything asked for needs the footprint, the prefill, its details, the first decode step, its details,
         the sum of all decode steps, its details, expert loads.
-    results : float array, (rows, points)
-    reasons, warnings : uint8 arrays, (points,)
+    results : float array, (rows, shared, load, machine)
+    reasons, warnings : uint8 arrays, (shared, load, machine)
     """
     models, chips, stages, keys, counted = tables
     machines, experts, works, extras, items, steps = scratch
@@ -116,15 +134,14 @@ def price_block(
             wave = -1.0
             for i in range(machine_inputs.shape[1]):
                 machine = machines[i]
-                p = shared_offsets[s] + load_offsets[r] + machine_offsets[i]
                 reason = load.reason
                 if reason == validity.VALID or (machine.reason != validity.VALID and machine.reason < reason):
                     reason = machine.reason
-                reasons[p] = reason
+                reasons[s, r, i] = reason
                 if reason != validity.VALID:
-                    warnings[p] = 0
+                    warnings[s, r, i] = 0
                     for row in range(wanted.size):
-                        results[row, p] = np.nan
+                        results[row, s, r, i] = np.nan
                     continue
                 flags = bits
                 if machine.buffering_limited:
@@ -133,7 +150,7 @@ def price_block(
                     flags |= validity.CLOCK_SCALED
                 if footprint and weights + kv > machine.capacity:
                     flags |= validity.DOES_NOT_FIT
-                warnings[p] = flags
+                warnings[s, r, i] = flags
                 values[outputs.CAPACITY] = machine.capacity
                 values[outputs.USABLE_BANDWIDTH] = machine.usable_bandwidth
                 values[outputs.CLOCK_SCALE] = machine.clock_scale
@@ -199,4 +216,4 @@ def price_block(
                     if decode_details:
                         report.decode_details(works, steps, items[DECODE], stages[stage], load, machine, values)
                 for row in range(wanted.size):
-                    results[row, p] = values[wanted[row]]
+                    results[row, s, r, i] = values[wanted[row]]

@@ -166,7 +166,7 @@ def enclose(work, steps):
 @kernel
 def memory_bound(work, steps, wave, first, last, bytes_per_cycle):
     """
-    Steps, cycles and KV bytes of the steps with x = first … last in which memory takes longer than compute.
+    Count the steps with x = first … last in which memory takes longer than compute, and their cycles and KV bytes.
 
     `steps` is the row of `rows.STEPS` of the kind, `bytes_per_cycle` what the memory moves in one cycle.
     """

@@ -26,15 +26,13 @@ def load_key(group, micro_batch, query):
 
 @kernel
 def closed_form_imbalance(experts, top_k, ep, tokens, replicas):
-    """Expected pairs of the busiest rank over the mean, for `tokens` of a group and `replicas` groups of ranks."""
+    """Estimate the pairs of the busiest rank over the mean, for `tokens` of a group and `replicas` groups of ranks."""
     mean = tokens * top_k / ep
     if ep == 1.0 or mean == 0.0:
         return 1.0
     sigma = 0.0
     if experts > 1.0 and experts != top_k:
-        sigma = np.sqrt(
-            tokens * top_k * (1.0 / ep) * (1.0 - 1.0 / ep) * (experts - top_k) / (experts - 1.0)
-        )
+        sigma = np.sqrt(tokens * top_k * (1.0 / ep) * (1.0 - 1.0 / ep) * (experts - top_k) / (experts - 1.0))
     ranks = (ep - 1.0) * replicas
     quantile = 0.0
     if ranks > 1.0:

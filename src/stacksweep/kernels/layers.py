@@ -86,7 +86,13 @@ def layer_work(model, chip, load, sliding, moe, prefill_experts, decode_experts,
         expert = 3.0 * h * width
         router = h * model.experts
         out.prefill_cycles += cycles.moe_prefill(
-            chip, h, width, model.experts, model.top_k, prefill_experts.tokens, prefill_experts.pairs,
+            chip,
+            h,
+            width,
+            model.experts,
+            model.top_k,
+            prefill_experts.tokens,
+            prefill_experts.pairs,
             prefill_experts.blocks,
         )
         base += cycles.moe_decode(

@@ -78,7 +78,7 @@ def item_times(item, machine):
 
 @kernel
 def decode_bound(work, steps, load, machine):
-    """Steps, cycles and KV bytes of the decode steps of a layer in which memory takes longer than compute."""
+    """Count the decode steps of a layer in which memory takes longer than compute, and their cycles and KV bytes."""
     first, last = attended_range(load)
     bytes_per_cycle = machine.seconds_per_cycle / machine.seconds_per_byte
     return decode.memory_bound(work, steps, machine.wave, first, last, bytes_per_cycle)

@@ -157,8 +157,8 @@ WORK = np.dtype(
 """
 Work of one layer of a kind on one device: cycles, and bytes before rounding to waves; see `layers.layer_work`.
 
-A decode step that attends to x tokens takes `decode_base` cycles, and `per_blen` for every BLEN tokens begun, `per_vlen`
-for every VLEN tokens begun, `per_vlen_and_sink` for every VLEN of x + 1 begun, `per_mlen` for every MLEN begun.
+A decode step that attends to x tokens takes `decode_base` cycles, and `per_blen` for every BLEN tokens begun,
+`per_vlen` for every VLEN tokens begun, `per_vlen_and_sink` for every VLEN of x + 1 begun, `per_mlen` for every MLEN.
 """
 
 EXTRAS = np.dtype(_floats("embedding_cycles", "embedding_bytes", "head_cycles", "head_bytes"))

@@ -1,0 +1,46 @@
+"""Datasets on disk: whole or not at all."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import xarray as xr
+
+
+def save(dataset: xr.Dataset, path: str | os.PathLike[str]) -> None:
+    """
+    Write a Dataset to NetCDF, or to Zarr where the name ends in `.zarr`.
+
+    It is written under a temporary name in the same folder and renamed when it is complete, so that an interruption
+    or a full disk leaves what stood there before.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+    path : path
+        Replaced if it exists.
+
+    Raises
+    ------
+    OSError
+        If the folder is missing, cannot be written to, or has no room; or if the path is a folder that is no Zarr
+        store.
+    """
+    target = Path(path)
+    zarr = target.suffix == ".zarr"
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"{target}: there is no folder {str(target.parent)!r}")
+    if target.is_dir() and not (zarr and any((target / name).exists() for name in ("zarr.json", ".zgroup"))):
+        raise IsADirectoryError(f"{target}: is a folder")
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
+        whole = Path(folder) / target.name
+        if zarr:
+            dataset.to_zarr(whole, consolidated=False)
+            if target.is_dir():
+                shutil.move(target, Path(folder) / "replaced")
+        else:
+            dataset.to_netcdf(whole, engine="netcdf4")
+            with whole.open("rb") as file:
+                os.fsync(file.fileno())
+        whole.replace(target)
