@@ -4,11 +4,13 @@ from importlib.metadata import version
 
 __version__ = version("stacksweep")
 
+from deepstack_noc import load_noc
 from stacksweep.documentation import document
 from stacksweep.estimate import Estimate, InvalidPointError, estimate
 from stacksweep.evaluate import ResultTooLargeError, sweep
 from stacksweep.io import save
 from stacksweep.parameters import ParameterError
+from stacksweep.plan import plans
 from stacksweep.profiles import ProfileError, bundled_names, load_chip, load_memory, load_model
 
 document(sweep, estimate)
@@ -25,6 +27,8 @@ __all__ = [
     "load_chip",
     "load_memory",
     "load_model",
+    "load_noc",
+    "plans",
     "save",
     "sweep",
 ]

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -31,13 +32,13 @@ class Problem:
     sizes : dict
         Lengths of the result's dimensions, in its order.
     fixed : tuple
-        Model rows, chip rows, stage rows, keys and values of counted expert loads.
+        What the kernels look up: see `tables` of `kernels.block.price_block`.
     load, machine : mapping
         Columns by field of `rows.LOAD` and `rows.MACHINE_INPUT`.
     """
 
     sizes: dict[str, int]
-    fixed: tuple[Array, Array, Array, Array, Array]
+    fixed: tuple[Any, ...]
     load: Mapping[str, Column]
     machine: Mapping[str, Column]
 
@@ -123,6 +124,7 @@ class Worker:
     def __init__(self, problem: Problem, layout: Layout, wanted: Array, needs: tuple[bool, ...], raw: Raw) -> None:
         self._fixed, self._layout, self._wanted, self._needs, self._raw = problem.fixed, layout, wanted, needs, raw
         shared, load, machine = map(len, next(layout.blocks()))
+        network = problem.fixed[5]
         points = shared * load * machine
         self._loads = RowBuffer(rows.LOAD, problem.load, shared * load)
         self._machines = RowBuffer(rows.MACHINE_INPUT, problem.machine, shared * machine)
@@ -133,6 +135,9 @@ class Worker:
             np.empty(1, rows.EXTRAS),
             np.empty((2, rows.ITEMS), rows.ITEM),
             np.empty(rows.KINDS, rows.STEPS),
+            np.empty((2, rows.TRANSFER + 1), rows.COMM),
+            np.empty((len(network.patterns), 3, 1)),
+            np.empty((max(int((network.rows[:, 1] - network.rows[:, 0]).max()), rows.ITEMS), 2)),
         )
         self._real = np.empty(wanted.size * points, raw.real.dtype)
         self._reasons = np.empty(points, np.uint8)

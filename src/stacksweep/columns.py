@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 Array = np.ndarray[Any, Any]
 
@@ -65,3 +66,31 @@ def distinct(column: Column, *others: Column) -> Column:
     if not column.dims or set(column.dims) & set(all_dims(*others)):
         return column
     return Column((" ".join(column.dims),), np.unique(column.values))
+
+
+def number(*columns: Column) -> tuple[Column, list[tuple[float, ...]]]:
+    """
+    Give a number to each combination of the values of several columns.
+
+    Parameters
+    ----------
+    *columns : Column
+
+    Returns
+    -------
+    numbers : Column
+        Over the dimensions of all columns together.
+    different : list of tuple
+        Values of each combination, by number.
+    """
+    dims = all_dims(*columns)
+    code: Any = 0
+    for column in columns:
+        codes, values = pd.factorize(column.values.ravel())
+        code = code * len(values) + aligned(Column(column.dims, codes.reshape(column.values.shape)), dims)
+    codes, kept = pd.factorize(np.ravel(code))
+    first = np.empty(len(kept), np.int64)
+    first[codes[::-1]] = np.arange(codes.size)[::-1]
+    shape = np.shape(code)
+    spread = [np.broadcast_to(aligned(column, dims), shape).ravel()[first] for column in columns]
+    return Column(dims, codes.reshape(shape)), list(zip(*(values.tolist() for values in spread), strict=True))

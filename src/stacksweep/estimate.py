@@ -1,14 +1,21 @@
 """One design point: a sweep of one point with a report around it."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy as np
 import xarray as xr
 
-from stacksweep.evaluate import sweep
+from stacksweep.blocks import Problem
+from stacksweep.columns import constant
+from stacksweep.evaluate import dataset, price, problem_of
+from stacksweep.kernels.rows import KINDS, STAGE_INDEX
 from stacksweep.kernels.validity import REASONS, WARNINGS
-from stacksweep.parameters import ParameterError, parameter
+from stacksweep.parameters import PARALLEL, ParameterError, parameter
+from stacksweep.plan import all_stages
+from stacksweep.results import Result, select
+from stacksweep.space import Space
 
 
 class InvalidPointError(ValueError):
@@ -18,17 +25,32 @@ class InvalidPointError(ValueError):
 @dataclass(frozen=True)
 class Stage:
     """
-    What the slowest pipeline stage does in a phase, on one device.
+    What a device of a pipeline stage does in a phase.
 
-    Times are seconds, `dram_energy` is pJ and NaN where the memory profile has no coefficients.
+    Times are seconds, `collectives` those of each collective, in all layers of the stage; `dram_energy` is pJ and NaN
+    where the memory profile has no coefficients.
     """
 
     compute_time: float
     memory_time: float
     memory_bound_time: float
+    comm_time: float
     read_bytes: float
     write_bytes: float
     dram_energy: float
+    collectives: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class StageReport:
+    """One stage of the pipeline: its place, its layers, and what it does in prefill and in the first decode step."""
+
+    index: int
+    layers: int
+    prefill_seconds: float
+    first_decode_seconds: float
+    prefill: Stage
+    first_decode: Stage
 
 
 @dataclass(frozen=True)
@@ -42,9 +64,17 @@ class Experts:
 
 @dataclass(frozen=True)
 class Phase:
-    """One phase: `seconds` in all, the slowest stage, and the expert load of a model with routed experts."""
+    """
+    One phase: `seconds` in all, its slowest stage, and the expert load of a model with routed experts.
+
+    `period` is what the slowest stage takes with its transfer, `transfer` that transfer, `bottleneck` the stage's
+    index; of all decode steps they are those of the first.
+    """
 
     seconds: float
+    period: float
+    transfer: float
+    bottleneck: int
     stage: Stage
     experts: Experts | None
 
@@ -70,9 +100,13 @@ class Estimate:
     peak_bandwidth: float
     connectivity_efficiency: float
     clock_scale: float
+    noc_energy_per_token: float
+    dram_energy_per_token: float
+    energy_per_token: float
     prefill: Phase
     first_decode: Phase
     decode: Phase
+    stages: tuple[StageReport, ...]
     warnings: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -112,17 +146,32 @@ class Estimate:
             f"{'fits':<26} {'yes' if self.fits else 'no'}",
             f"{'connectivity_efficiency':<26} {self.connectivity_efficiency:.6g}",
             f"{'clock_scale':<26} {self.clock_scale:.6g}",
+            f"{'energy_per_token':<26} {self.energy_per_token:.6g} J",
             "",
             f"{'':<26} {'prefill':>14} {'first decode':>14} {'decode':>14}",
         ]
         phases = (self.prefill, self.first_decode, self.decode)
         rows = {"seconds": [phase.seconds for phase in phases]}
         for name in Stage.__dataclass_fields__:
-            rows[name] = [getattr(phase.stage, name) for phase in phases]
+            if name != "collectives":
+                rows[name] = [getattr(phase.stage, name) for phase in phases]
+        for name in self.prefill.stage.collectives:
+            seconds = [phase.stage.collectives[name] for phase in phases]
+            if any(seconds):
+                rows[name] = seconds
         if self.prefill.experts is not None:
             for name in Experts.__dataclass_fields__:
                 rows[name] = [getattr(phase.experts, name) for phase in phases]
         lines += [f"{name:<26} " + " ".join(f"{value:>14.6g}" for value in values) for name, values in rows.items()]
+        if len(self.stages) > 1:
+            lines += ["", f"{'stage':>5} {'layers':>6} {'prefill s':>14} {'first decode s':>14}"]
+            for stage in self.stages:
+                marks = " bottleneck of prefill" * (stage.index == self.prefill.bottleneck)
+                marks += " bottleneck of decode" * (stage.index == self.first_decode.bottleneck)
+                lines.append(
+                    f"{stage.index:>5} {stage.layers:>6} {stage.prefill_seconds:>14.6g} "
+                    f"{stage.first_decode_seconds:>14.6g}{marks}"
+                )
         lines += [f"warning: {words}" for words in self.warnings]
         return "\n".join(lines)
 
@@ -137,33 +186,94 @@ def estimate(**parameters: Any) -> Estimate:
         parameter(name)
         if isinstance(value, list | tuple | range) or getattr(value, "ndim", 0) > 0:
             raise ParameterError(f"{name}: got several values, and an estimate takes one; use sweep for arrays")
-    point = sweep(outputs="all", **parameters)
+    results = select("all")
+    grid, problem = problem_of(parameters, None, results, "float64")
+    point = dataset(grid, results, price(problem, results, np.dtype("float64")), {})
     reason = list(REASONS)[int(point.reason)]
     if reason != "valid":
-        raise InvalidPointError(explain(reason, point))
-    bits = int(point.warnings)
-    values = {name: point[name].item() for name in point.data_vars}
+        raise InvalidPointError(explain(reason, point, grid))
+    values = {str(name): point[name].item() for name in point.data_vars if "collective" not in point[name].dims}
+    seconds = {"prefill": "prefill_latency", "first_decode": "first_decode_latency", "decode": "decode_time"}
 
-    def phase(prefix: str, seconds: str, experts: str) -> Phase:
-        stage = Stage(**{name: values[f"{prefix}_{name}"] for name in Stage.__dataclass_fields__})
+    def phase(prefix: str) -> Phase:
+        passing = "prefill" if prefix == "prefill" else "first_decode"
+        experts = "prefill" if prefix == "prefill" else "decode"
         load = Experts(**{name: values[f"{experts}_{name}"] for name in Experts.__dataclass_fields__})
-        return Phase(values[seconds], stage, load if load.pairs == load.pairs else None)
+        return Phase(
+            values[seconds[prefix]],
+            values[f"{passing}_period"],
+            values[f"{passing}_transfer"],
+            values[f"{passing}_bottleneck"],
+            _stage(point, prefix),
+            load if load.pairs == load.pairs else None,
+        )
 
+    bits = int(point.warnings)
     return Estimate(
-        parameters={str(name): point[name].item() for name in point.coords},
+        parameters={str(name): point[name].item() for name in point.coords if name != "collective"},
         **{name: values[name] for name in Estimate.__dataclass_fields__ if name in values and name != "warnings"},
-        prefill=phase("prefill", "prefill_latency", "prefill"),
-        first_decode=phase("first_decode", "first_decode_latency", "decode"),
-        decode=phase("decode", "decode_time", "decode"),
+        prefill=phase("prefill"),
+        first_decode=phase("first_decode"),
+        decode=phase("decode"),
+        stages=tuple(_stage_reports(grid, problem, results)),
         warnings=tuple(words for bit, words in enumerate(WARNINGS.values()) if bits & (1 << bit)),
     )
 
 
-def explain(reason: str, point: xr.Dataset) -> str:
+def _stage(point: xr.Dataset, prefix: str) -> Stage:
+    by_collective = point[f"{prefix}_collective_time"]
+    return Stage(
+        **{name: point[f"{prefix}_{name}"].item() for name in Stage.__dataclass_fields__ if name != "collectives"},
+        collectives=dict(zip(by_collective.collective.values.tolist(), by_collective.values.tolist(), strict=True)),
+    )
+
+
+def _stage_reports(grid: Space, problem: Problem, results: Sequence[Result]) -> Iterator[StageReport]:
+    """Price each stage of the pipeline as if it were the only one."""
+    spec = grid.columns["model"].choices[0]
+    for stage in all_stages(spec, int(problem.load["pp"].values)):
+        alone = np.stack([stage, stage])
+        single = replace(
+            problem,
+            fixed=(*problem.fixed[:2], alone, *problem.fixed[3:]),
+            load={**problem.load, "stages_start": constant(0), "stages_stop": constant(2)},
+        )
+        point = dataset(grid, results, price(single, results, np.dtype("float64")), {})
+        yield StageReport(
+            int(stage[STAGE_INDEX]),
+            int(stage[:KINDS].sum()),
+            (point.prefill_period - point.prefill_transfer).item(),
+            (point.first_decode_period - point.first_decode_transfer).item(),
+            _stage(point, "prefill"),
+            _stage(point, "first_decode"),
+        )
+
+
+def explain(reason: str, point: xr.Dataset, grid: Space) -> str:
     """Say why a point cannot be, with its numbers."""
-    names = {
+    spec = grid.columns["model"].choices[0]
+    numbers = {str(name): point[name].item() for name in point.coords}
+    numbers |= {
+        "heads": spec.num_attention_heads,
+        "kv_heads": spec.num_key_value_heads,
+        "model_layers": spec.num_hidden_layers,
+        "experts": spec.num_experts,
+        "devices": grid.columns["noc"].choices[0].devices if "noc" in grid.columns else 1,
+    }
+    wanted = {
+        "fill": (*(name for name in PARALLEL if name != grid.fill), "devices"),
+        "world_size": (*PARALLEL, "devices"),
+        "tp_heads": ("tp", "heads"),
+        "tp_kv_heads": ("tp", "kv_heads"),
+        "pp_layers": ("pp", "model_layers"),
+        "cp_prompt": ("cp", "input_seq_len"),
+        "cp_model": ("cp", "model"),
+        "moe_ranks": ("tp", "ep", "experts"),
+        "ep_experts": ("ep", "experts"),
+        "ep_dense": ("ep", "model"),
         "connected_layers": ("connected_layers", "layers"),
-        "thermal": ("layers", "design_power_w", "static_power_w"),
-    }.get(reason, ())
-    given = ", ".join(f"{name}={point[name].item():g}" for name in names if name in point.coords)
-    return f"{reason}: {REASONS[reason]}" + (f" ({given})" if given else "")
+        "thermal": ("memory", "layers", "design_power_w", "static_power_w"),
+        "routing_trace": ("routing", "experts"),
+    }[reason]
+    given = ", ".join(f"{name}={numbers[name]}" for name in wanted if name in numbers)
+    return f"{reason}: {REASONS[reason]} ({given})"

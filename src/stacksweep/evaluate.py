@@ -13,18 +13,27 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from stacksweep import moe, space, tables
+from deepstack_noc import Noc, load_noc
+from stacksweep import moe, network, space, tables
+from stacksweep import plan as plans
 from stacksweep.blocks import Layout, Problem, Ranges, Raw, Worker
-from stacksweep.columns import Array, constant
+from stacksweep.columns import Array, Column
 from stacksweep.kernels import rows
 from stacksweep.kernels.outputs import OUTPUTS
 from stacksweep.kernels.validity import BUFFERING_LIMITED, DOES_NOT_FIT, VALID
 from stacksweep.parameters import BY_NAME, ParameterError
 from stacksweep.profiles import load_chip, load_memory, load_model
 from stacksweep.results import Result, select
+from stacksweep.routing import load_routing
 from stacksweep.space import Space
 
-LOADERS: Mapping[str, Callable[[Any], Any]] = {"model": load_model, "chip": load_chip, "memory": load_memory}
+LOADERS: Mapping[str, Callable[[Any], Any]] = {
+    "model": load_model,
+    "chip": load_chip,
+    "memory": load_memory,
+    "noc": load_noc,
+    "routing": load_routing,
+}
 
 STAGES = (
     "footprint",
@@ -35,6 +44,7 @@ STAGES = (
     "decode",
     "decode details",
     "experts",
+    "energy",
 )
 """Parts of the model in the order of the kernel's `needs`."""
 
@@ -57,14 +67,22 @@ def sweep(
     if dtype not in ("float64", "float32"):
         raise ParameterError(f"dtype: got {dtype!r}, needs float64 or float32")
     results = select(outputs)
+    grid, problem = problem_of(parameters, points, results, dtype)
+    raw = price(problem, results, np.dtype(dtype), progress)
+    return dataset(grid, results, raw, call_attributes(grid, outputs, dtype))
+
+
+def problem_of(
+    parameters: Mapping[str, Any], points: Any, results: Sequence[Result], dtype: str
+) -> tuple[Space, Problem]:
+    """Check the arguments of a call and prepare it."""
     grid = space.build(parameters, points, LOADERS)
     for name in ("model", "memory"):
         if name not in grid.columns:
             raise ParameterError(f"{name}: is missing, needs {BY_NAME[name].allowed}")
     check_size(grid.sizes, results, dtype)
-    problem = prepare(grid)
-    raw = price(problem, results, np.dtype(dtype), progress)
-    return dataset(grid, results, raw, call_attributes(grid, outputs, dtype))
+    grid, devices = plans.complete(grid)
+    return grid, prepare(grid, devices)
 
 
 def check_size(sizes: Mapping[str, int], results: Sequence[Result], dtype: str) -> None:
@@ -77,8 +95,8 @@ def check_size(sizes: Mapping[str, int], results: Sequence[Result], dtype: str) 
         With the size and the ways out.
     """
     points = prod(sizes.values())
-    reals = sum(result.dtype == "real" for result in results)
-    nbytes = points * (reals * np.dtype(dtype).itemsize + len(results) - reals)
+    reals, others = (sum(part) for part in zip(*(result.nbytes for result in results), strict=True))
+    nbytes = points * (reals * np.dtype(dtype).itemsize + others)
     free = available_memory()
     if nbytes > free:
         raise ResultTooLargeError(
@@ -99,39 +117,72 @@ def available_memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def prepare(grid: Space) -> Problem:
-    """Turn the parameters of a sweep into the fields of load and machine rows."""
-    columns = grid.columns
-    model, chip, memory = columns["model"], columns["chip"], columns["memory"]
-    models, chips, memories = model.choices, chip.choices, memory.choices
+def prepare(grid: Space, devices: Column) -> Problem:
+    """
+    Turn the parameters of a sweep into the fields of load and machine rows.
 
-    plan = {name: constant(1.0) for name in rows.PLAN_FIELDS}
-    group, keys, counted = moe.counted_loads({**columns, **plan}, models, chips)
-    stages = np.concatenate([tables.stage_rows(spec) for spec in models])
+    Parameters
+    ----------
+    grid : Space
+        With all parallel sizes.
+    devices : Column
+        Devices of the network at each point.
+
+    Returns
+    -------
+    Problem
+    """
+    columns = grid.columns
+    model, chip, memory, routing = (columns[name] for name in ("model", "chip", "memory", "routing"))
+    models, chips, memories, routings = model.choices, chip.choices, memory.choices, routing.choices
+
+    plan = plans.plan_columns(columns, models)
+    reason = plans.reasons(columns, models, devices, with_prompt=False)
+    stages, stages_start, stages_stop = plans.stage_columns(model, plan["pp"], models)
+    group, keys, counted = moe.counted_loads(columns, plan, models, chips, routings)
+    net = network.join(columns, plan, reason, models, routings)
+    lm_head = columns["include_lm_head"]
     load = {
         "model": model,
         "chip": chip,
         "routing_group": group,
-        "stages_start": model,
-        "stages_stop": model.map(lambda row: row + 1),
-        "reason": constant(VALID),
-        "include_lm_head": columns["include_lm_head"].lookup(np.array(columns["include_lm_head"].choices)),
+        "stages_start": stages_start,
+        "stages_stop": stages_stop,
+        "reason": plans.with_traces(
+            plans.reasons(columns, models, devices, with_prompt=True), model, routing, models, routings
+        ),
+        "include_lm_head": lm_head.lookup(np.array(lm_head.choices)),
         **{name: columns[name] for name in ("batch_size", "input_seq_len", "output_seq_len")},
         **{
             name: columns.get(name) or chip.lookup(np.array([getattr(profile, name) for profile in chips]))
             for name in rows.STORAGE_FIELDS
         },
         **plan,
+        **net.load,
     }
     given = {name: column for name, column in columns.items() if name in rows.MEMORY_FIELDS}
-    overlap = columns["overlap"]
     machine = {
         **tables.memory_columns(memories, memory, given),
         "frequency_hz": columns["frequency_hz"],
-        "serial": overlap.lookup(np.array([word == "serial" for word in overlap.choices])),
+        "serial": _is_word(columns["overlap"], "serial"),
+        "comm_hidden": _is_word(columns["comm_overlap"], "full"),
     }
-    fixed = (tables.model_rows(models), tables.chip_rows(chips), stages, keys, counted)
+    fixed = (
+        tables.model_rows(models),
+        tables.chip_rows(chips),
+        stages,
+        keys,
+        counted,
+        net.tables,
+        net.collectives,
+        net.dispatch_keys,
+        net.dispatch_rows,
+    )
     return Problem(grid.sizes, fixed, load, machine)
+
+
+def _is_word(column: Column, word: str) -> Column:
+    return column.lookup(np.array([choice == word for choice in column.choices]))
 
 
 def price(problem: Problem, results: Sequence[Result], dtype: np.dtype[Any], progress: Progress | None = None) -> Raw:
@@ -154,11 +205,10 @@ def price(problem: Problem, results: Sequence[Result], dtype: np.dtype[Any], pro
         In the C order of the result's dimensions.
     """
     points = prod(problem.sizes.values())
-    real = [result for result in results if result.dtype == "real"]
-    wanted = np.array([OUTPUTS.index(result.name) for result in real], np.int64)
+    wanted = np.array([OUTPUTS.index(row) for result in results for row in result.rows], np.int64)
     needed = {stage for result in results for stage in result.needs}
     needs = tuple(stage in needed for stage in STAGES)
-    raw = Raw(np.empty((len(real), points), dtype), np.empty(points, np.uint8), np.empty(points, np.uint8))
+    raw = Raw(np.empty((wanted.size, points), dtype), np.empty(points, np.uint8), np.empty(points, np.uint8))
     layout = Layout.of(problem)
     blocks = list(layout.blocks())
     queue: SimpleQueue[Ranges] = SimpleQueue()
@@ -216,25 +266,33 @@ class Done:
 
 def dataset(grid: Space, results: Sequence[Result], raw: Raw, attributes: Mapping[str, Any]) -> xr.Dataset:
     """Give raw results their names, shapes, units and flags."""
-    shape = tuple(grid.sizes.values())
+    dims, shape = tuple(grid.sizes), tuple(grid.sizes.values())
     valid = raw.reasons == VALID
-    reals = iter(raw.real)
-    made: dict[str, Callable[[], Array]] = {
+    flags: dict[str, Callable[[], Array]] = {
         "valid": lambda: valid,
         "reason": lambda: raw.reasons.view(np.int8),
         "warnings": lambda: raw.warnings,
         "fits": lambda: valid & ((raw.warnings & DOES_NOT_FIT) == 0),
         "buffering_limited": lambda: (raw.warnings & BUFFERING_LIMITED) != 0,
     }
-    variables = {
-        result.name: (
-            tuple(grid.sizes),
-            (next(reals) if result.dtype == "real" else made[result.name]()).reshape(shape),
-            result.attributes,
-        )
-        for result in results
-    }
-    return xr.Dataset(variables, grid.coordinates, dict(attributes))
+    variables: dict[str, tuple[tuple[str, ...], Array, dict[str, Any]]] = {}
+    coordinates = dict(grid.coordinates)
+    row = 0
+    for result in results:
+        rows_of, row = raw.real[row : row + len(result.rows)], row + len(result.rows)
+        if len(rows_of) > 1:
+            words = {"units": "1", "long_name": "collective of a layer"}
+            coordinates["collective"] = (("collective",), np.array(rows.COLLECTIVES), words)
+            variables[result.name] = (("collective", *dims), rows_of.reshape(-1, *shape), result.attributes)
+            continue
+        if result.dtype == "real":
+            values = rows_of[0]
+        elif len(rows_of) == 1:
+            values = np.where(valid, rows_of[0], -1).astype(result.dtype)
+        else:
+            values = flags[result.name]()
+        variables[result.name] = (dims, values.reshape(shape), result.attributes)
+    return xr.Dataset(variables, coordinates, dict(attributes))
 
 
 def call_attributes(grid: Space, outputs: str | Sequence[str], dtype: str) -> dict[str, str]:
@@ -252,16 +310,10 @@ def call_attributes(grid: Space, outputs: str | Sequence[str], dtype: str) -> di
             call[name] = values.tolist()
         else:
             call[name] = {"values": values.tolist(), "dims": list(column.dims)}
+        if name == grid.fill:
+            call[name] = "fill"
         if BY_NAME[name].kind == "profile":
-            profiles[name] = [
-                {
-                    "name": choice.name,
-                    "path": choice.provenance.path,
-                    "sha256": choice.provenance.sha256,
-                    "provenance": dict(choice.provenance.notes),
-                }
-                for choice in column.choices
-            ]
+            profiles[name] = [_provenance(choice) for choice in column.choices]
     return {
         "Conventions": "CF-1.11",
         "title": "LLM inference on accelerators with stacked DRAM, predicted by stacksweep",
@@ -270,6 +322,15 @@ def call_attributes(grid: Space, outputs: str | Sequence[str], dtype: str) -> di
         "call": json.dumps(call),
         "profiles": json.dumps(profiles),
     }
+
+
+def _provenance(profile: Any) -> dict[str, Any]:
+    if isinstance(profile, Noc):
+        notes = dict(profile.provenance)
+        path, sha256 = notes.pop("path", None), notes.pop("sha256", None)
+    else:
+        path, sha256, notes = profile.provenance.path, profile.provenance.sha256, dict(profile.provenance.notes)
+    return {"name": profile.name, "path": path, "sha256": sha256, "provenance": notes}
 
 
 LISTED_VALUES = 1000

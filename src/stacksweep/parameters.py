@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Kind = Literal["profile", "integer", "number", "choice", "switch"]
+Kind = Literal["profile", "integer", "parallel", "number", "choice", "switch", "routing"]
 Side = Literal["load", "machine"]
 
 
@@ -30,8 +30,8 @@ class Parameter:
         Name of the argument.
     group : str
         Heading under which it is listed.
-    kind : {"profile", "integer", "number", "choice", "switch"}
-        What its values are.
+    kind : {"profile", "integer", "parallel", "number", "choice", "switch", "routing"}
+        What its values are; a parallel size is a whole number or "fill".
     side : {"load", "machine"}
         Whether it describes the work or what does it.
     words : str
@@ -77,11 +77,19 @@ class Parameter:
             return "true or false"
         if self.kind == "profile":
             return "a bundled name, a path, a mapping in the file's layout, or a loaded profile"
-        noun = "a whole number" if self.kind == "integer" else "a number"
+        if self.kind == "routing":
+            return "balanced, random, a trace by name (" + ", ".join(TRACES) + ") or the path of an .npz trace"
+        noun = "a number" if self.kind == "number" else "a whole number"
         lower = f"above {self.low:g}" if self.above else f"of at least {self.low:g}"
         upper = f" and at most {self.high:g}" if math.isfinite(self.high) else ""
-        return f"{noun} {lower}{upper}"
+        return f"{noun} {lower}{upper}" + (', or "fill"' if self.kind == "parallel" else "")
 
+
+TRACES = ("qwen3_235b", "deepseek_v3")
+"""Routing traces that a checkout of DeepStack brings."""
+
+PARALLEL = ("tp", "ep", "dp", "pp", "cp")
+"""Sizes of a plan, from the innermost out but for cp, which lies between ep and dp."""
 
 _TOKENS = 1e9
 _BYTES = 1e18
@@ -101,6 +109,25 @@ def _count(name: str, words: str, low: float = 1, high: float = 2**20, units: st
 
 def _number(name: str, words: str, units: str, *, above: bool = True, high: float = math.inf) -> Parameter:
     return Parameter(name, "memory", "number", "machine", words, units, low=0, above=above, high=high)
+
+
+def _parallel(name: str, words: str) -> Parameter:
+    return Parameter(name, "plan", "parallel", "load", words, default=1, low=1, high=2**20)
+
+
+def _level(suffix: str, words: str, units: str, *, above: bool) -> tuple[Parameter, ...]:
+    return tuple(
+        Parameter(
+            f"l{level}_{suffix}",
+            "network",
+            "number",
+            "load",
+            f"{words} of level {level} (1 is innermost), from the network unless given",
+            units,
+            above=above,
+        )
+        for level in (1, 2, 3)
+    )
 
 
 PARAMETERS: tuple[Parameter, ...] = (
@@ -145,6 +172,33 @@ PARAMETERS: tuple[Parameter, ...] = (
     _number("write_pj_per_bit", "energy of a DRAM write", "pJ bit-1", above=False),
     _number("bandwidth_bytes_per_s", "bandwidth of a memory of fixed bandwidth", "byte s-1"),
     _count("capacity_bytes", "capacity of a memory of fixed bandwidth", units="byte", high=_BYTES),
+    Parameter("noc", "network", "profile", "load", "network between the devices; one device without it"),
+    *_level("bandwidth", "bandwidth of a link", "byte s-1", above=True),
+    *_level("latency", "latency of a link", "s", above=False),
+    *_level("pj_per_bit", "energy of a link", "pJ bit-1", above=False),
+    Parameter(
+        "link_model",
+        "network",
+        "choice",
+        "load",
+        "which links a route pays for: those of DeepStack's numbers, or all it crosses",
+        default="deepstack",
+        choices=("deepstack", "physical"),
+    ),
+    _parallel("tp", "tensor-parallel size"),
+    _parallel("ep", "expert-parallel size"),
+    _parallel("dp", "data-parallel size"),
+    _parallel("pp", "pipeline-parallel size"),
+    _parallel("cp", "context-parallel size"),
+    Parameter(
+        "moe_tp_mode",
+        "plan",
+        "choice",
+        "load",
+        "whether routed experts replace tensor by expert parallelism or keep it",
+        default="replace",
+        choices=("replace", "keep"),
+    ),
     _load("batch_size", "sequences served together by the whole system", 16),
     _load("input_seq_len", "prompt tokens of a sequence", 2048),
     _load("output_seq_len", "tokens generated per sequence", 1024),
@@ -158,14 +212,15 @@ PARAMETERS: tuple[Parameter, ...] = (
         choices=("stage-roofline", "serial"),
     ),
     Parameter(
-        "routing",
+        "comm_overlap",
         "policies",
         "choice",
-        "load",
-        "how tokens choose experts",
-        default="balanced",
-        choices=("balanced", "random"),
+        "machine",
+        "whether the collectives of a layer hide behind it",
+        default="none",
+        choices=("none", "full"),
     ),
+    Parameter("routing", "policies", "routing", "load", "how tokens choose experts", default="balanced"),
     Parameter(
         "include_lm_head",
         "policies",

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from stacksweep.kernels.rows import COLLECTIVES
 from stacksweep.kernels.validity import REASONS, WARNINGS
 from stacksweep.parameters import ParameterError, did_you_mean
 
@@ -23,6 +24,7 @@ Stage = Literal[
     "decode",
     "decode details",
     "experts",
+    "energy",
 ]
 
 
@@ -43,8 +45,10 @@ class Result:
         Parts of the model that must be evaluated for it.
     main : bool
         Whether it belongs to `outputs="main"`.
-    dtype : {"real", "bool", "int8", "uint8"}
+    dtype : {"real", "bool", "int8", "uint8", "int16"}
         How it is stored; "real" follows the `dtype` of the call.
+    rows : tuple of str
+        Outputs of the kernels that it is made of; several lie along the dimension `collective`.
     """
 
     name: str
@@ -52,7 +56,15 @@ class Result:
     units: str = "1"
     needs: tuple[Stage, ...] = ()
     main: bool = False
-    dtype: Literal["real", "bool", "int8", "uint8"] = "real"
+    dtype: Literal["real", "bool", "int8", "uint8", "int16"] = "real"
+    rows: tuple[str, ...] = ()
+
+    @property
+    def nbytes(self) -> tuple[int, int]:
+        """Real numbers of a point, and bytes beside them."""
+        if self.dtype == "real":
+            return len(self.rows), 0
+        return len(self.rows), np.dtype(self.dtype).itemsize
 
     @property
     def attributes(self) -> dict[str, Any]:
@@ -67,49 +79,74 @@ class Result:
         return attributes
 
 
+def _real(name: str, words: str, units: str, *needs: Stage, main: bool = False) -> Result:
+    return Result(name, words, units, needs, main, rows=(name,))
+
+
 def _phase(prefix: str, needs: Stage, details: Stage, of: str, *, whole: bool) -> Iterable[Result]:
     if whole:
-        yield Result(f"{prefix}_latency", f"time of {of} through all pipeline stages", "s", (needs,))
-        yield Result(f"{prefix}_period", f"time of {of} in the slowest pipeline stage", "s", (needs,))
+        yield _real(f"{prefix}_latency", f"time of {of} through all pipeline stages", "s", needs)
+        yield _real(f"{prefix}_period", f"time of {of} in the slowest pipeline stage, with its transfer", "s", needs)
+        yield _real(f"{prefix}_transfer", f"time to pass {of} from a pipeline stage to the next", "s", needs)
+        yield Result(
+            f"{prefix}_bottleneck",
+            f"slowest pipeline stage of {of}, counted from 0; -1 where the point cannot be",
+            "1",
+            (needs,),
+            dtype="int16",
+            rows=(f"{prefix}_bottleneck",),
+        )
+    stage = f"of {of} on a device of the slowest pipeline stage"
     for name, words, units in (
         ("compute_time", "compute time", "s"),
         ("memory_time", "DRAM time", "s"),
-        ("memory_bound_time", "time of the layers whose DRAM time exceeds their compute time", "s"),
+        ("memory_bound_time", "time of the layers whose DRAM time exceeds their compute time,", "s"),
+        ("comm_time", "time of all collectives", "s"),
         ("read_bytes", "bytes read from DRAM", "byte"),
         ("write_bytes", "bytes written to DRAM", "byte"),
         ("dram_energy", "energy of DRAM accesses", "pJ"),
     ):
-        yield Result(f"{prefix}_{name}", f"{words} of {of} on a device", units, (needs, details))
+        yield _real(f"{prefix}_{name}", f"{words} {stage}", units, needs, details)
+    yield Result(
+        f"{prefix}_collective_time",
+        f"time of each collective {stage}",
+        "s",
+        (needs, details),
+        rows=tuple(f"{prefix}_{collective}_time" for collective in COLLECTIVES),
+    )
 
 
 def _experts(phase: str) -> Iterable[Result]:
     of = f"on the busiest expert-parallel rank in {phase}"
-    yield Result(f"{phase}_imbalance", f"token-expert pairs {of} over the mean", "1", ("experts",))
-    yield Result(f"{phase}_pairs", f"token-expert pairs {of}", "1", ("experts",))
-    yield Result(f"{phase}_active_experts", f"experts with at least one token {of}", "1", ("experts",))
+    yield _real(f"{phase}_imbalance", f"token-expert pairs {of} over the mean", "1", "experts")
+    yield _real(f"{phase}_pairs", f"token-expert pairs {of}", "1", "experts")
+    yield _real(f"{phase}_active_experts", f"experts with at least one token {of}", "1", "experts")
 
 
 RESULTS: tuple[Result, ...] = (
     Result("valid", "whether the point can be", main=True, dtype="bool"),
     Result("reason", "why the point cannot be", main=True, dtype="int8"),
     Result("warnings", "what deserves a second look", needs=("footprint",), main=True, dtype="uint8"),
-    Result("ttft", "time to first token", "s", ("prefill", "first_decode"), main=True),
-    Result("tps", "generated tokens per second of the whole system", "s-1", ("decode",), main=True),
-    Result("tps_per_sequence", "generated tokens per second of one sequence", "s-1", ("decode",), main=True),
+    _real("ttft", "time to first token", "s", "prefill", "first_decode", main=True),
+    _real("tps", "generated tokens per second of the whole system", "s-1", "decode", main=True),
+    _real("tps_per_sequence", "generated tokens per second of one sequence", "s-1", "decode", main=True),
     Result("fits", "whether weights and KV cache fit the memory", "1", ("footprint",), main=True, dtype="bool"),
-    Result("weight_bytes", "weights held by a device", "byte", ("footprint",), main=True),
-    Result("kv_bytes", "KV cache held by a device at the last token", "byte", ("footprint",), main=True),
-    Result("capacity", "memory of a device; NaN where the profile gives none", "byte", ("machine",), main=True),
-    Result("usable_bandwidth", "DRAM bandwidth of a device after all derating", "byte s-1", ("machine",), main=True),
-    Result("clock_scale", "factor of the thermal policy on the compute clock", "1", ("machine",), main=True),
+    _real("weight_bytes", "weights held by a device of the fullest pipeline stage", "byte", "footprint", main=True),
+    _real("kv_bytes", "KV cache held by that device at the last token", "byte", "footprint", main=True),
+    _real("capacity", "memory of a device; NaN where the profile gives none", "byte", "machine", main=True),
+    _real("usable_bandwidth", "DRAM bandwidth of a device after all derating", "byte s-1", "machine", main=True),
+    _real("clock_scale", "factor of the thermal policy on the compute clock", "1", "machine", main=True),
     *_phase("prefill", "prefill", "prefill details", "the prefill", whole=True),
     *_phase("first_decode", "first_decode", "first_decode details", "the first decode step", whole=True),
-    Result("decode_time", "time of all decode steps", "s", ("decode",)),
+    _real("decode_time", "time of all decode steps", "s", "decode"),
     *_phase("decode", "decode", "decode details", "all decode steps", whole=False),
     *_experts("prefill"),
     *_experts("decode"),
-    Result("peak_bandwidth", "DRAM bandwidth of all connected layers before derating", "byte s-1", ("machine",)),
-    Result("connectivity_efficiency", "share of the peak that row recharges leave", "1", ("machine",)),
+    _real("noc_energy_per_token", "energy of the network per generated token", "pJ", "energy"),
+    _real("dram_energy_per_token", "energy of all devices' DRAM per generated token, in decode", "pJ", "energy"),
+    _real("energy_per_token", "energy of DRAM and network per generated token, in decode", "J", "energy"),
+    _real("peak_bandwidth", "DRAM bandwidth of all connected layers before derating", "byte s-1", "machine"),
+    _real("connectivity_efficiency", "share of the peak that row recharges leave", "1", "machine"),
     Result("buffering_limited", "whether buffers limit the bandwidth", "1", ("machine",), dtype="bool"),
 )
 """All results, in the order of a Dataset."""

@@ -35,11 +35,14 @@ class Space:
         A column for each parameter that was given or has a default.
     coordinates : dict
         Coordinates of the result, `(dims, values, attributes)` by name.
+    fill : str, optional
+        Parallel size that is to fill the devices of the network.
     """
 
     sizes: dict[str, int]
     columns: dict[str, Column]
     coordinates: dict[str, Coordinate]
+    fill: str | None = None
 
 
 def build(arguments: Mapping[str, Any], points: Any = None, loaders: Mapping[str, Loader] | None = None) -> Space:
@@ -76,6 +79,9 @@ def build(arguments: Mapping[str, Any], points: Any = None, loaders: Mapping[str
         if name in given:
             raise ParameterError(f"{name}: given both in points and as an argument; give it once")
         given[known.name] = value
+    fills = [name for name, value in given.items() if BY_NAME[name].kind == "parallel" and _is_fill(value)]
+    if len(fills) > 1:
+        raise ParameterError(f'{fills[1]}: got "fill", and {fills[0]} fills the devices already; only one size can')
 
     sizes: dict[str, int] = {}
     columns: dict[str, Column] = {}
@@ -83,6 +89,8 @@ def build(arguments: Mapping[str, Any], points: Any = None, loaders: Mapping[str
     for dims, values, _ in carried.values():
         sizes.update(zip(dims, np.shape(values), strict=True))
     for name, value in given.items():
+        if name in fills:
+            continue
         known = BY_NAME[name]
         dims, values, extra = _dims_and_values(known, value)
         column = _column(known, dims, values, loaders)
@@ -91,7 +99,7 @@ def build(arguments: Mapping[str, Any], points: Any = None, loaders: Mapping[str
             _merge_coordinate(name, label, coordinate, coordinates)
         columns[name] = column
     for known in PARAMETERS:
-        if known.name not in columns and known.default is not None:
+        if known.name not in columns and known.name not in fills and known.default is not None:
             columns[known.name] = _column(known, (), known.default, loaders)
     _check_dimension_names(sizes, columns)
     for name, column in columns.items():
@@ -100,7 +108,11 @@ def build(arguments: Mapping[str, Any], points: Any = None, loaders: Mapping[str
         own = (column.dims, _labels(known, column), attributes)
         _merge_coordinate(name, known.coordinate, own, coordinates)
         coordinates[known.coordinate] = own
-    return Space(sizes, columns, coordinates)
+    return Space(sizes, columns, coordinates, fills[0] if fills else None)
+
+
+def _is_fill(value: Any) -> bool:
+    return isinstance(value, str) and value == "fill"
 
 
 def _columns_of_points(points: Any) -> tuple[dict[str, Any], dict[str, Coordinate]]:
@@ -163,7 +175,7 @@ def _dims_and_values(known: Parameter, value: Any) -> tuple[tuple[str, ...], Any
 def _column(known: Parameter, dims: tuple[str, ...], values: Any, loaders: Mapping[str, Loader]) -> Column:
     if dims and len(values) == 0:
         raise ParameterError(f"{known.name}: got no values, needs at least one")
-    if known.kind in ("integer", "number"):
+    if known.kind in ("integer", "parallel", "number"):
         return Column(dims, _numbers(known, dims, values))
     return _categories(known, dims, values, loaders)
 
@@ -189,7 +201,7 @@ def _numbers(known: Parameter, dims: tuple[str, ...], values: Any) -> Array:
     numbers = array.astype(np.float64)
     outside = ~((numbers > known.low) if known.above else (numbers >= known.low))
     outside |= ~(numbers <= known.high) | ~np.isfinite(numbers)
-    if known.kind == "integer":
+    if known.kind != "number":
         outside |= numbers != np.floor(numbers)
     if outside.any():
         raise refuse(array[outside][0] if array.ndim else array[()])
@@ -210,14 +222,14 @@ def _categories(known: Parameter, dims: tuple[str, ...], values: Any, loaders: M
         # mappings cannot be compared; each stands for itself
         codes, different = np.arange(entries.size), entries.ravel()
     choices = tuple(_category(known, entry, loaders) for entry in different)
-    if known.kind == "profile":
+    if known.kind in ("profile", "routing"):
         _check_names(known, choices)
     codes = codes.astype(np.int64).reshape(entries.shape)
     return Column(dims, codes if dims else codes[0], choices)
 
 
 def _category(known: Parameter, entry: Any, loaders: Mapping[str, Loader]) -> Any:
-    if known.kind == "profile":
+    if known.kind in ("profile", "routing"):
         return loaders[known.name](entry)
     if known.kind == "switch":
         if not isinstance(entry, bool | np.bool_):
@@ -236,11 +248,11 @@ def _check_names(known: Parameter, choices: Sequence[Any]) -> None:
 
 
 def _labels(known: Parameter, column: Column) -> Array:
-    if known.kind == "integer":
+    if known.kind in ("integer", "parallel"):
         return column.values.astype(np.int64)
     if known.kind == "number":
         return column.values
-    if known.kind == "profile":
+    if known.kind in ("profile", "routing"):
         return np.array([choice.name for choice in column.choices])[column.values]
     return np.array(column.choices)[column.values]
 

@@ -67,15 +67,6 @@ def model_rows(models: Sequence[ModelSpec]) -> Array:
     return table
 
 
-def stage_rows(model: ModelSpec) -> Array:
-    """Items of the one pipeline stage that holds the whole model, (1, `rows.ITEMS`)."""
-    stages = np.zeros((1, rows.ITEMS))
-    for sliding, moe in zip(model.sliding, model.moe, strict=True):
-        stages[0, 2 * sliding + moe] += 1
-    stages[0, [rows.EMBEDDING, rows.HEAD]] = 1
-    return stages
-
-
 def chip_rows(chips: Sequence[ChipProfile]) -> Array:
     """Rows of `rows.CHIP`, (chips,)."""
     table = np.zeros(len(chips), rows.CHIP)

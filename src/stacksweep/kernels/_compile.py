@@ -8,15 +8,18 @@ from typing import Any, cast
 
 import numba
 
+import deepstack_noc
 
-def _digest_of_sources(folder: Path) -> str:
+
+def _digest_of_sources(*folders: Path) -> str:
     digest = hashlib.sha256()
-    for path in sorted(folder.glob("*.py")):
-        digest.update(path.read_bytes())
+    for folder in folders:
+        for path in sorted(folder.glob("*.py")):
+            digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
-_SOURCES = _digest_of_sources(Path(__file__).parent)
+_CODE = _digest_of_sources(Path(__file__).parent, Path(deepstack_noc.__file__).parent)
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -35,15 +38,13 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     callable
         The dispatcher; without a disk cache where no cache directory can be written.
     """
+    # numba names its files after the function, and looks for changes only in the file that the function stands in. A
+    # kernel must also be compiled again when one that it calls has changed: so its name holds the code's digest.
+    function.__qualname__ += f"_{_CODE[:16]}"
     njit: Any = partial(numba.njit, nogil=True, error_model="numpy")
     try:
         dispatcher = njit(cache=True)(function)
     except RuntimeError:
-        # numba found no directory that it could write to
+        # no directory can be written to
         dispatcher = njit()(function)
-    # numba looks only at the file that a function stands in; a kernel must also be compiled again when one that it
-    # calls, in another file, has changed
-    cache_file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
-    if cache_file is not None:
-        cache_file._source_stamp = (cache_file._source_stamp, _SOURCES)
     return cast(Callable[..., Any], dispatcher)

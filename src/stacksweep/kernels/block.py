@@ -4,11 +4,13 @@ import numpy as np
 
 from stacksweep.kernels import outputs, point, report, validity
 from stacksweep.kernels._compile import kernel
+from stacksweep.kernels.comm import price_collectives, read_rates
 from stacksweep.kernels.cycles import up
 from stacksweep.kernels.experts import expert_load
 from stacksweep.kernels.layers import extras_work, layer_work
 from stacksweep.kernels.memory import machine_row
-from stacksweep.kernels.rows import EMBEDDING, HEAD, ITEMS, KINDS
+from stacksweep.kernels.rows import EMBEDDING, HEAD, ITEMS, KINDS, RATE_FIELDS, STAGE_INDEX, TRANSFER
+from stacksweep.kernels.steps import layer_steps, pipeline_steps
 
 PREFILL = 0
 DECODE = 1
@@ -38,48 +40,47 @@ def scatter(block, offsets, load_first, destination):
 
 
 @kernel
-def price_block(
-    tables,
-    loads,
-    machine_inputs,
-    scratch,
-    wanted,
-    needs,
-    results,
-    reasons,
-    warnings,
-):
+def price_block(tables, loads, machine_inputs, scratch, wanted, needs, results, reasons, warnings):
     """
     Price a block of points: every load row with every machine row of the same shared row.
 
     Parameters
     ----------
     tables : tuple
-        Rows of `rows.MODEL` and `rows.CHIP`, items of all pipeline stages (stages, `rows.ITEMS`), keys and values of
-        the counted expert loads.
+        Rows of `rows.MODEL` and `rows.CHIP`; items of pipelines and their stages (rows, `rows.ITEMS` + 1); keys and
+        values of the counted expert loads; `deepstack_noc` tables, their rows for each plan (plans, 6), keys and rows
+        of the counted dispatches.
     loads, machine_inputs : record arrays, (shared, load) and (shared, machine)
         Rows of `rows.LOAD` and `rows.MACHINE_INPUT`.
-    scratch : tuple of record arrays
+    scratch : tuple of arrays
         Room for rows of `rows.MACHINE` (machine), `rows.EXPERTS` (2), `rows.WORK` (`rows.KINDS`), `rows.EXTRAS`
-        (1), `rows.ITEM` (2, `rows.ITEMS`), `rows.STEPS` (`rows.KINDS`). They come from outside, since a record does
-        not keep the array alive that it is a part of.
+        (1), `rows.ITEM` (2, `rows.ITEMS`), `rows.STEPS` (`rows.KINDS`), `rows.COMM` (2, collectives + 1), prices of
+        network patterns (patterns, 3) and algorithms (algorithms, 2). They come from outside, since a record does not
+        keep the array alive that it is a part of.
     wanted : int array, (rows,)
         Number of the output (`outputs.OUTPUTS`) that each row of `results` takes.
     needs : tuple of bool
         Whether anything asked for needs the footprint, the prefill, its details, the first decode step, its details,
-        the sum of all decode steps, its details, expert loads.
+        the sum of all decode steps, its details, expert loads, energies per token.
     results : float array, (rows, shared, load, machine)
     reasons, warnings : uint8 arrays, (shared, load, machine)
     """
-    models, chips, stages, keys, counted = tables
-    machines, experts, works, extras, items, steps = scratch
+    models, chips, stages, keys, counted, network, rows_of_plans, dispatch_keys, dispatch_rows = tables
+    machines, experts, works, extras, items, steps, comm, prices, times = scratch
+    footprint, prefill, prefill_details, first, first_details, decode, decode_details, loads_of_experts, energy = needs
+    passes = prefill or first or decode or energy
+    sums = decode or energy
+    need_load = passes or footprint or loads_of_experts
     values = np.zeros(len(outputs.OUTPUTS))
     active = np.empty(ITEMS, np.int64)
-    footprint, prefill, prefill_details, first, first_details, decode, decode_details, loads_of_experts = needs
-    passes = prefill or first or decode
-    need_load = passes or footprint or loads_of_experts
-    prefill_experts, step_experts = experts[PREFILL], experts[DECODE]
-    weights = kv = 0.0
+    priced = np.zeros(network[0].shape[0], np.int64)
+    rates = np.full((len(RATE_FIELDS), 1), np.nan)
+    edition = 0
+    weights = kv = noc_energy = 0.0
+    for phase in range(2):
+        for collective in range(TRANSFER + 1):
+            comm[phase, collective].seconds = 0.0
+            comm[phase, collective].energy = 0.0
     for s in range(loads.shape[0]):
         for i in range(machine_inputs.shape[1]):
             machine_row(machine_inputs[s, i], machines[i])
@@ -87,40 +88,85 @@ def price_block(
             load = loads[s, r]
             model = models[load.model]
             chip = chips[load.chip]
-            bits = point.load_warnings(model, load)
+            load_reason = load.reason
+            bits = 0
             n_active = 0
-            if need_load and load.reason == validity.VALID:
+            whole, start, stop = load.stages_start, load.stages_start + 1, load.stages_stop
+            micro_batch = up(load.batch_size, max(load.pp, 1.0))
+            if load_reason == validity.VALID:
+                bits = point.load_warnings(model, load)
+            if need_load and load_reason == validity.VALID:
+                routed = False
                 for item in range(ITEMS):
-                    for stage in range(load.stages_start, load.stages_stop):
-                        if stages[stage, item] > 0.0:
-                            active[n_active] = item
-                            n_active += 1
-                            break
-                if model.experts > 0.0:
-                    query = up(load.input_seq_len, load.cp)
-                    expert_load(model, load, chip.blen, query, keys, counted, prefill_experts)
-                    expert_load(model, load, chip.blen, 1.0, keys, counted, step_experts)
+                    if stages[whole, item] > 0.0:
+                        active[n_active] = item
+                        n_active += 1
+                        routed = routed or (item < KINDS and item % 2 == 1)
+                if routed:
                     for phase in range(2):
+                        query = up(load.input_seq_len, load.cp) if phase == PREFILL else 1.0
+                        expert_load(model, load, chip.blen, phase, query, keys, counted, experts[phase])
                         values[outputs.EXPERT_LOADS + 3 * phase] = experts[phase].imbalance
                         values[outputs.EXPERT_LOADS + 3 * phase + 1] = experts[phase].pairs
                         values[outputs.EXPERT_LOADS + 3 * phase + 2] = experts[phase].active
+                        if np.isnan(experts[phase].pairs):
+                            load_reason = validity.ROUTING_TRACE
                 else:
-                    values[outputs.EXPERT_LOADS : outputs.EXPERT_LOADS + 6] = np.nan
+                    for place in range(6):
+                        values[outputs.EXPERT_LOADS + place] = np.nan
+                if load.tp * load.pp * load.cp * load.moe_tp * load.moe_ep > 1.0 and load_reason == validity.VALID:
+                    if read_rates(load, rates):
+                        edition += 1
+                    for phase in range(2):
+                        if not price_collectives(
+                            model,
+                            load,
+                            phase,
+                            routed,
+                            experts[phase],
+                            network,
+                            rows_of_plans[load.collectives],
+                            dispatch_keys,
+                            dispatch_rows,
+                            rates,
+                            edition,
+                            priced,
+                            prices,
+                            times,
+                            comm[phase],
+                        ):
+                            load_reason = validity.ROUTING_TRACE
+                else:
+                    for phase in range(2):
+                        for collective in range(TRANSFER + 1):
+                            comm[phase, collective].seconds = 0.0
+                            comm[phase, collective].energy = 0.0
+                if load_reason != validity.VALID:
+                    n_active = 0
+                noc_energy = 0.0
                 for j in range(n_active):
                     item = active[j]
+                    items[PREFILL, item].comm = items[DECODE, item].comm = 0.0
                     if item < KINDS:
                         layer_work(
-                            model, chip, load, item >= 2, item % 2 == 1, prefill_experts, step_experts, works[item]
+                            model, chip, load, item >= 2, item % 2 == 1, experts[PREFILL], experts[DECODE], works[item]
                         )
+                        items[PREFILL, item].comm, _ = report.layer_comm(comm[PREFILL], item)
+                        items[DECODE, item].comm, emitted = report.layer_comm(comm[DECODE], item)
+                        noc_energy += stages[whole, item] * emitted
+                noc_energy = (noc_energy / load.pp + comm[DECODE, TRANSFER].energy) / micro_batch
+                if np.isnan(load.l1_pj_per_bit):
+                    noc_energy = np.nan
+                values[outputs.NOC_ENERGY_PER_TOKEN] = noc_energy
                 extras_work(model, chip, load, extras[0])
             if footprint and n_active > 0:
                 # the stage that holds most, the first of equals
                 weights = kv = 0.0
-                for stage in range(load.stages_start, load.stages_stop):
-                    tables_held = stages[stage, EMBEDDING] + stages[stage, HEAD]
+                for stage in range(start, stop):
+                    held_tables = stages[stage, EMBEDDING] + stages[stage, HEAD]
                     if model.tied > 0.0:
-                        tables_held = min(tables_held, 1.0)
-                    stage_weights = tables_held * extras[0].head_bytes
+                        held_tables = min(held_tables, 1.0)
+                    stage_weights = held_tables * extras[0].head_bytes
                     stage_kv = 0.0
                     for kind in range(KINDS):
                         if stages[stage, kind] > 0.0:
@@ -134,7 +180,7 @@ def price_block(
             wave = -1.0
             for i in range(machine_inputs.shape[1]):
                 machine = machines[i]
-                reason = load.reason
+                reason = load_reason
                 if reason == validity.VALID or (machine.reason != validity.VALID and machine.reason < reason):
                     reason = machine.reason
                 reasons[s, r, i] = reason
@@ -162,7 +208,7 @@ def price_block(
                         item = active[j]
                         before, step = items[PREFILL, item], items[DECODE, item]
                         if item < KINDS:
-                            point.layer_items(works[item], load, wave, decode, before, step, steps[item])
+                            point.layer_items(works[item], load, wave, sums, before, step, steps[item])
                         elif item == EMBEDDING:
                             cycles, nbytes = extras[0].embedding_cycles, extras[0].embedding_bytes
                             point.extra_item(cycles, nbytes, wave, True, before)
@@ -172,48 +218,68 @@ def price_block(
                             cycles, nbytes = extras[0].head_cycles, extras[0].head_bytes
                             point.extra_item(cycles, nbytes, wave, asked or model.moe_composition > 0.0, before)
                             point.extra_item(cycles, nbytes, wave, asked, step)
+                bottleneck = start
                 for phase in range(2):
                     if (phase == PREFILL and not prefill) or (phase == DECODE and not first):
                         continue
-                    latency = slowest = 0.0
-                    bottleneck = load.stages_start
-                    for stage in range(load.stages_start, load.stages_stop):
+                    output = outputs.PREFILL if phase == PREFILL else outputs.FIRST_DECODE
+                    for j in range(n_active):
+                        times[active[j], 0] = point.item_seconds(items[phase, active[j]], machine)
+                    latency = 0.0
+                    for j in range(n_active):
+                        latency += stages[whole, active[j]] * times[active[j], 0]
+                    slowest = 0.0
+                    bottleneck = start
+                    for stage in range(start, stop):
                         seconds = 0.0
                         for j in range(n_active):
-                            item = active[j]
-                            _, _, elapsed = point.item_times(items[phase, item], machine)
-                            seconds += stages[stage, item] * elapsed
-                        latency += seconds
+                            seconds += stages[stage, active[j]] * times[active[j], 0]
                         if seconds > slowest:
                             slowest = seconds
                             bottleneck = stage
-                    if phase == PREFILL:
-                        values[outputs.PREFILL_LATENCY] = latency
-                        values[outputs.PREFILL_PERIOD] = slowest
-                        if prefill_details:
-                            report.pass_details(items[phase], stages[bottleneck], machine, values, outputs.PREFILL)
-                    else:
-                        values[outputs.FIRST_DECODE_LATENCY] = latency
-                        values[outputs.FIRST_DECODE_PERIOD] = slowest
-                        if first_details:
-                            report.pass_details(items[phase], stages[bottleneck], machine, values, outputs.FIRST_DECODE)
-                values[outputs.TTFT] = values[outputs.PREFILL_LATENCY] + values[outputs.FIRST_DECODE_LATENCY]
+                    transfer = comm[phase, TRANSFER].seconds
+                    values[output + outputs.LATENCY] = latency + (load.pp - 1.0) * transfer
+                    values[output + outputs.PERIOD] = slowest + transfer
+                    values[output + outputs.TRANSFER_TIME] = transfer
+                    values[output + outputs.BOTTLENECK] = stages[bottleneck, STAGE_INDEX]
+                    if (phase == PREFILL and prefill_details) or (phase == DECODE and first_details):
+                        report.pass_details(
+                            items[phase],
+                            stages[bottleneck],
+                            machine,
+                            comm[phase],
+                            values,
+                            output + outputs.PASS_DETAILS,
+                        )
+                values[outputs.TTFT] = (
+                    values[outputs.PREFILL + outputs.LATENCY] + values[outputs.FIRST_DECODE + outputs.LATENCY]
+                )
                 if decode:
-                    seconds = 0.0
-                    stage = load.stages_start
-                    for j in range(n_active):
-                        item = active[j]
-                        if item < KINDS:
-                            elapsed = point.decode_seconds(works[item], steps[item], load, machine)
-                        else:
-                            _, _, elapsed = point.item_times(items[DECODE, item], machine)
-                            elapsed *= load.output_seq_len
-                        seconds += stages[stage, item] * elapsed
+                    if stop - start == 1:
+                        seconds = 0.0
+                        for j in range(n_active):
+                            item = active[j]
+                            if item < KINDS:
+                                elapsed = layer_steps(works[item], steps[item], items[DECODE, item].comm, machine, load)
+                            else:
+                                elapsed = point.item_seconds(items[DECODE, item], machine) * load.output_seq_len
+                            seconds += stages[start, item] * elapsed
+                    else:
+                        seconds = pipeline_steps(stages, start, stop, works, steps, items[DECODE], machine, load)
+                    seconds += comm[DECODE, TRANSFER].seconds * load.output_seq_len
                     values[outputs.DECODE_TIME] = seconds
-                    tokens = up(load.batch_size, load.pp) * load.output_seq_len
-                    values[outputs.TPS] = tokens / seconds
+                    values[outputs.TPS] = micro_batch * load.output_seq_len / seconds
                     values[outputs.TPS_PER_SEQUENCE] = load.output_seq_len / (load.pp * seconds)
-                    if decode_details:
-                        report.decode_details(works, steps, items[DECODE], stages[stage], load, machine, values)
+                if decode_details:
+                    # of the stage that is the bottleneck of the first step
+                    report.decode_details(
+                        works, steps, items[DECODE], stages[bottleneck], load, machine, comm[DECODE], values
+                    )
+                if energy:
+                    devices = load.tp * load.cp * load.dp
+                    spent = report.decode_dram_energy(works, steps, items[DECODE], stages[whole], load, machine)
+                    per_token = devices * spent / (micro_batch * load.output_seq_len)
+                    values[outputs.DRAM_ENERGY_PER_TOKEN] = per_token
+                    values[outputs.ENERGY_PER_TOKEN] = (per_token + noc_energy) * 1e-12
                 for row in range(wanted.size):
                     results[row, s, r, i] = values[wanted[row]]

@@ -164,11 +164,12 @@ def enclose(work, steps):
 
 
 @kernel
-def memory_bound(work, steps, wave, first, last, bytes_per_cycle):
+def memory_bound(work, steps, wave, first, last, bytes_per_cycle, whole):
     """
     Count the steps with x = first … last in which memory takes longer than compute, and their cycles and KV bytes.
 
-    `steps` is the row of `rows.STEPS` of the kind, `bytes_per_cycle` what the memory moves in one cycle.
+    `steps` is the row of `rows.STEPS` of the kind, `bytes_per_cycle` what the memory moves in one
+    cycle; `whole` says that first … last are all the steps that `steps` has the sums of.
     """
     count = cycles = nbytes = 0.0
     fixed = steps.fixed
@@ -191,7 +192,7 @@ def memory_bound(work, steps, wave, first, last, bytes_per_cycle):
     if low + slope * first >= 0.0 and low + slope * capped >= 0.0:
         return count, cycles, nbytes
     if high + slope * first < 0.0 and high + slope * capped < 0.0:
-        if count == 0.0 and capped == last:
+        if whole and capped == last:
             return last - first + 1.0, steps.cycles, steps.kv_read
         return (
             count + capped - first + 1.0,

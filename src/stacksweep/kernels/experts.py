@@ -5,23 +5,37 @@ The statistics are DeepStack's (tile-ai/DeepStack; Mo et al., arXiv:2604.04750).
 counted from rows of expert ids (`stacksweep.moe` builds that table); larger ones follow in closed form.
 """
 
+from typing import Any
+
 import numpy as np
 
 from stacksweep.kernels._compile import kernel
 from stacksweep.kernels.cycles import down, up
 
-COUNTED_TOKENS = 4096.0
+COUNTED_TOKENS = 4096
 """From this many micro-batch tokens on the load follows from the closed form instead of counted rows."""
 
-MAX_TOKENS = 4096
+DISPATCHED_TOKENS = 8192
+"""From this many micro-batch tokens on the dispatch is uniform instead of counted."""
+
 BALANCED = -1
-"""Routing group of balanced routing; others number the groups of counted loads."""
+"""Group of balanced routing; others number what counted loads depend on."""
 
 
-@kernel
-def load_key(group, micro_batch, query):
-    """Key of a counted load: unique, since both numbers are below 4096."""
-    return (group * MAX_TOKENS + int(micro_batch)) * MAX_TOKENS + int(query)
+def load_key(group: Any, phase: Any, micro_batch: Any, query: Any) -> Any:
+    """Key of a counted load or dispatch, unique since both numbers are below `DISPATCHED_TOKENS`."""
+    return ((group * 2 + phase) * DISPATCHED_TOKENS + micro_batch) * DISPATCHED_TOKENS + query
+
+
+def split_keys(keys: Any) -> tuple[Any, Any, Any, Any]:
+    """Group, phase, micro-batch and query length of keys."""
+    rest, query = np.divmod(keys, DISPATCHED_TOKENS)
+    rest, micro_batch = np.divmod(rest, DISPATCHED_TOKENS)
+    group, phase = np.divmod(rest, 2)
+    return group, phase, micro_batch, query
+
+
+find_key = kernel(load_key)
 
 
 @kernel
@@ -42,9 +56,9 @@ def closed_form_imbalance(experts, top_k, ep, tokens, replicas):
 
 
 @kernel
-def expert_load(model, load, blen, query, keys, counted, out):
+def expert_load(model, load, blen, phase, query, keys, counted, out):
     """
-    Fill the row `out` of `rows.EXPERTS` for a phase with query length `query`.
+    Fill the row `out` of `rows.EXPERTS` for a phase (0 prefill, 1 decode) with query length `query`.
 
     `keys` are the sorted keys of the counted loads, `counted` their pairs, active experts and BLEN blocks.
     """
@@ -68,7 +82,7 @@ def expert_load(model, load, blen, query, keys, counted, out):
         out.blocks = fuller * up(least + 1.0, blen) + (local - fuller) * up(least, blen)
         out.imbalance = out.pairs / balanced_pairs
     else:
-        row = np.searchsorted(keys, load_key(load.routing_group, micro_batch, query))
+        row = np.searchsorted(keys, find_key(load.routing_group, phase, int(micro_batch), int(query)))
         out.pairs = counted[row, 0]
         out.active = counted[row, 1]
         out.blocks = counted[row, 2]
@@ -107,3 +121,36 @@ def count_loads(ids, micro_batches, queries, dp, ep, experts, blen, out):
                     out[i, 0] = own.sum()
                     out[i, 1] = (own > 0).sum()
                     out[i, 2] = ((own + blen - 1) // blen).sum()
+
+
+@kernel
+def count_dispatch(ids, tokens, dp, ep, experts, counts):
+    """
+    Count the tokens that ranks of an expert-parallel group send one another.
+
+    Parameters
+    ----------
+    ids : int array, (at least tokens, choices)
+        Experts of each token.
+    tokens, dp, ep, experts : int
+        Tokens of the micro-batch, sizes of the MoE scheme, experts of the model.
+    counts : int array, (dp, ep, ep)
+        For each data slot, filled with the tokens of source rank a that rank b serves; 0 where a = b.
+    """
+    per_slot = (tokens + dp - 1) // dp
+    hit = np.zeros(ep, np.int64)
+    mark = 0
+    for slot in range(dp):
+        start = slot * per_slot
+        local = max(0, min(per_slot, tokens - start))
+        token = start
+        for source in range(ep):
+            for _ in range(local // ep + (1 if source < local % ep else 0)):
+                mark += 1
+                for choice in range(ids.shape[1]):
+                    rank = ids[token, choice] * ep // experts
+                    if hit[rank] != mark:
+                        hit[rank] = mark
+                        if rank != source:
+                            counts[slot, source, rank] += 1
+                token += 1

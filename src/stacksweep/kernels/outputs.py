@@ -1,9 +1,29 @@
 """Numbering of the real-valued results that the point kernel writes."""
 
-DETAILS = ("compute_time", "memory_time", "memory_bound_time", "read_bytes", "write_bytes", "dram_energy")
+from stacksweep.kernels.rows import COLLECTIVES
+
+DETAILS = (
+    "compute_time",
+    "memory_time",
+    "memory_bound_time",
+    "comm_time",
+    "read_bytes",
+    "write_bytes",
+    "dram_energy",
+    *(f"{collective}_time" for collective in COLLECTIVES),
+)
 """What is reported of a stage, in the order of its results."""
 
+COMM_TIME = DETAILS.index("comm_time")
+COLLECTIVE_TIMES = COMM_TIME + 4
+
+PASS = ("latency", "period", "transfer", "bottleneck", *DETAILS)
+"""What is reported of one pass through the pipeline."""
+
 OUTPUTS = (
+    "noc_energy_per_token",
+    "dram_energy_per_token",
+    "energy_per_token",
     "ttft",
     "tps",
     "tps_per_sequence",
@@ -14,14 +34,17 @@ OUTPUTS = (
     "clock_scale",
     "peak_bandwidth",
     "connectivity_efficiency",
-    *(f"prefill_{name}" for name in ("latency", "period", *DETAILS)),
-    *(f"first_decode_{name}" for name in ("latency", "period", *DETAILS)),
+    *(f"prefill_{name}" for name in PASS),
+    *(f"first_decode_{name}" for name in PASS),
     *(f"decode_{name}" for name in ("time", *DETAILS)),
     *(f"{phase}_{name}" for phase in ("prefill", "decode") for name in ("imbalance", "pairs", "active_experts")),
 )
 """Names of the results; the position is the number that the kernels use."""
 
 (
+    NOC_ENERGY_PER_TOKEN,
+    DRAM_ENERGY_PER_TOKEN,
+    ENERGY_PER_TOKEN,
     TTFT,
     TPS,
     TPS_PER_SEQUENCE,
@@ -32,13 +55,12 @@ OUTPUTS = (
     CLOCK_SCALE,
     PEAK_BANDWIDTH,
     CONNECTIVITY_EFFICIENCY,
-) = range(10)
-PREFILL_LATENCY = OUTPUTS.index("prefill_latency")
-PREFILL_PERIOD = OUTPUTS.index("prefill_period")
-PREFILL = OUTPUTS.index("prefill_compute_time")
-FIRST_DECODE_LATENCY = OUTPUTS.index("first_decode_latency")
-FIRST_DECODE_PERIOD = OUTPUTS.index("first_decode_period")
-FIRST_DECODE = OUTPUTS.index("first_decode_compute_time")
+) = range(13)
+PREFILL = OUTPUTS.index("prefill_latency")
+FIRST_DECODE = OUTPUTS.index("first_decode_latency")
+LATENCY, PERIOD, TRANSFER_TIME, BOTTLENECK, PASS_DETAILS = range(5)
+"""Places of the results of a pass, counted from `PREFILL` or `FIRST_DECODE`."""
+
 DECODE_TIME = OUTPUTS.index("decode_time")
 DECODE = OUTPUTS.index("decode_compute_time")
 EXPERT_LOADS = OUTPUTS.index("prefill_imbalance")

@@ -66,33 +66,28 @@ def extra_item(cycles, nbytes, wave, happens, item):
     item.cycles = cycles if happens else 0.0
     item.read = round_up(nbytes, wave) if happens else 0.0
     item.write = 0.0
+    item.comm = 0.0
 
 
 @kernel
 def item_times(item, machine):
-    """Compute, memory and elapsed seconds of an item in one pass."""
+    """Compute, memory and stage seconds of an item in one pass, without communication."""
     compute = item.cycles * machine.seconds_per_cycle
     memory = (item.read + item.write) * machine.seconds_per_byte
     return compute, memory, compute + memory if machine.serial else max(compute, memory)
 
 
 @kernel
-def decode_bound(work, steps, load, machine):
-    """Count the decode steps of a layer in which memory takes longer than compute, and their cycles and KV bytes."""
-    first, last = attended_range(load)
-    bytes_per_cycle = machine.seconds_per_cycle / machine.seconds_per_byte
-    return decode.memory_bound(work, steps, machine.wave, first, last, bytes_per_cycle)
+def with_comm(seconds, comm, machine):
+    """Seconds of an item with its collectives, hidden behind it or after it."""
+    return max(seconds, comm) if machine.comm_hidden else seconds + comm
 
 
 @kernel
-def decode_seconds(work, steps, load, machine):
-    """Seconds of all decode steps of a layer."""
-    compute = steps.cycles * machine.seconds_per_cycle
-    if machine.serial:
-        return compute + (steps.fixed * load.output_seq_len + steps.kv_read) * machine.seconds_per_byte
-    count, cycles, kv_read = decode_bound(work, steps, load, machine)
-    memory = (steps.fixed * count + kv_read) * machine.seconds_per_byte
-    return compute - cycles * machine.seconds_per_cycle + memory
+def item_seconds(item, machine):
+    """Seconds of an item in one pass, with its collectives."""
+    _, _, seconds = item_times(item, machine)
+    return with_comm(seconds, item.comm, machine)
 
 
 @kernel

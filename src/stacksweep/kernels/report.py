@@ -1,53 +1,137 @@
-"""Details of the slowest pipeline stage, for the results that ask for them."""
+"""Details of one pipeline stage, for the results that ask for them."""
 
-from stacksweep.kernels import outputs
+from stacksweep.kernels import decode, outputs
 from stacksweep.kernels._compile import kernel
-from stacksweep.kernels.point import decode_bound, dram_energy, item_times
-from stacksweep.kernels.rows import KINDS
+from stacksweep.kernels.point import attended_range, dram_energy, item_times
+from stacksweep.kernels.rows import (
+    COLLECTIVES,
+    EP_COMBINE,
+    EP_DISPATCH,
+    ITEMS,
+    KINDS,
+    MOE_TP_ALL_REDUCE,
+    TP_ALL_REDUCE,
+)
+from stacksweep.kernels.steps import bound_steps, missing_steps, step_times
 
 
 @kernel
-def pass_details(items, counts, machine, values, output):
+def runs_of(collective, kind):
+    """How often a collective runs in a layer of a kind."""
+    moe = kind % 2 == 1
+    if collective == TP_ALL_REDUCE:
+        return 1.0 if moe else 2.0
+    if collective in (EP_DISPATCH, EP_COMBINE, MOE_TP_ALL_REDUCE):
+        return 1.0 if moe else 0.0
+    return 1.0
+
+
+@kernel
+def layer_comm(comm, kind):
+    """Seconds and pJ of all collectives of a layer of a kind, from `comm` (`rows.COMM` by collective)."""
+    seconds = energy = 0.0
+    for collective in range(len(COLLECTIVES)):
+        runs = runs_of(collective, kind)
+        if runs > 0.0:
+            seconds += runs * comm[collective].seconds
+            energy += runs * comm[collective].energy
+    return seconds, energy
+
+
+@kernel
+def comm_details(counts, comm, passes, values, output):
+    """Report what a stage communicates in `passes` passes: all seconds, then those of each collective."""
+    all_seconds = 0.0
+    for collective in range(len(COLLECTIVES)):
+        seconds = 0.0
+        for kind in range(KINDS):
+            seconds += counts[kind] * runs_of(collective, kind) * comm[collective].seconds * passes
+        values[output + outputs.COLLECTIVE_TIMES + collective] = seconds
+        all_seconds += seconds
+    values[output + outputs.COMM_TIME] = all_seconds
+
+
+@kernel
+def store(values, output, compute_time, memory_time, bound_time, read, write, machine):
+    """Fill `values[output:]` in the order of `outputs.DETAILS`, but for communication."""
+    values[output] = compute_time
+    values[output + 1] = memory_time
+    values[output + 2] = bound_time
+    values[output + 4] = read
+    values[output + 5] = write
+    values[output + 6] = dram_energy(machine, read, write)
+
+
+@kernel
+def pass_details(items, counts, machine, comm, values, output):
     """
     Report one pass through a stage.
 
-    Fills `values[output:]` in the order of `outputs.DETAILS`: compute, memory and memory-bound seconds, bytes read and
-    written, pJ. `counts[item]` are the items of the stage.
+    Fills `values[output:]` in the order of `outputs.DETAILS`. `counts[item]` are the items of the stage.
     """
     compute_time = memory_time = bound_time = read = write = 0.0
-    for item in range(counts.size):
+    for item in range(ITEMS):
         if counts[item] > 0.0:
-            compute, memory, elapsed = item_times(items[item], machine)
+            compute, memory, seconds = item_times(items[item], machine)
             compute_time += counts[item] * compute
             memory_time += counts[item] * memory
             if memory > compute:
-                bound_time += counts[item] * elapsed
+                bound_time += counts[item] * seconds
             read += counts[item] * items[item].read
             write += counts[item] * items[item].write
     store(values, output, compute_time, memory_time, bound_time, read, write, machine)
+    comm_details(counts, comm, 1.0, values, output)
 
 
 @kernel
-def decode_details(works, steps, items, counts, load, machine, values):
+def layer_totals(work, steps, load, machine):
+    """
+    Add up all decode steps of a layer.
+
+    Returns cycles and bytes read, and steps, cycles and KV bytes of those in which memory takes longer than compute.
+    """
+    first, last = attended_range(load)
+    cycles, kv_read = steps.cycles, steps.kv_read
+    bound, bound_cycles, bound_kv = bound_steps(work, steps, machine, first, last, True)
+    if load.cp > 1.0:
+        cycles, kv_read = load.cp * cycles, load.cp * kv_read
+        bound, bound_cycles, bound_kv = load.cp * bound, load.cp * bound_cycles, load.cp * bound_kv
+        at_first, at_last = missing_steps(load)
+        for end in range(2):
+            x = first if end == 0 else last
+            missing = at_first if end == 0 else at_last
+            step_cycles = decode.step_cycles(work, x)
+            step_read = decode.step_kv_read(work, machine.wave, x)
+            cycles -= missing * step_cycles
+            kv_read -= missing * step_read
+            compute, memory = step_times(work, steps, machine, x)
+            if memory > compute:
+                bound -= missing
+                bound_cycles -= missing * step_cycles
+                bound_kv -= missing * step_read
+    return cycles, kv_read, bound, bound_cycles, bound_kv
+
+
+@kernel
+def decode_details(works, steps, items, counts, load, machine, comm, values):
     """Report all decode steps of a stage, as `pass_details` does for one."""
     compute_time = memory_time = bound_time = read = write = 0.0
     tokens = load.output_seq_len
-    for item in range(counts.size):
+    for item in range(ITEMS):
         if counts[item] == 0.0:
             continue
+        item_write = items[item].write * tokens
         if item < KINDS:
-            step = steps[item]
-            item_cycles = step.cycles
-            item_read = (step.fixed - items[item].write) * tokens + step.kv_read
-            bound, bound_cycles, bound_kv = decode_bound(works[item], step, load, machine)
-            bound_bytes = step.fixed * bound + bound_kv
+            fixed = steps[item].fixed
+            item_cycles, kv_read, bound, bound_cycles, bound_kv = layer_totals(works[item], steps[item], load, machine)
+            item_read = (fixed - items[item].write) * tokens + kv_read
+            bound_bytes = fixed * bound + bound_kv
         else:
             compute, memory, _ = item_times(items[item], machine)
             item_cycles = items[item].cycles * tokens
             item_read = items[item].read * tokens
             bound_cycles = item_cycles if memory > compute else 0.0
             bound_bytes = item_read if memory > compute else 0.0
-        item_write = items[item].write * tokens
         compute_time += counts[item] * item_cycles * machine.seconds_per_cycle
         memory_time += counts[item] * (item_read + item_write) * machine.seconds_per_byte
         bound_time += counts[item] * bound_bytes * machine.seconds_per_byte
@@ -56,14 +140,25 @@ def decode_details(works, steps, items, counts, load, machine, values):
         read += counts[item] * item_read
         write += counts[item] * item_write
     store(values, outputs.DECODE, compute_time, memory_time, bound_time, read, write, machine)
+    comm_details(counts, comm, tokens, values, outputs.DECODE)
 
 
 @kernel
-def store(values, output, compute_time, memory_time, bound_time, read, write, machine):
-    """Fill `values[output:]` in the order of `outputs.DETAILS`."""
-    values[output] = compute_time
-    values[output + 1] = memory_time
-    values[output + 2] = bound_time
-    values[output + 3] = read
-    values[output + 4] = write
-    values[output + 5] = dram_energy(machine, read, write)
+def decode_dram_energy(works, steps, items, counts, load, machine):
+    """Energy in pJ of the DRAM accesses of all decode steps of a device that holds `counts` items."""
+    read = write = 0.0
+    first, last = attended_range(load)
+    at_first, at_last = missing_steps(load)
+    tokens = load.output_seq_len
+    for item in range(ITEMS):
+        if counts[item] > 0.0:
+            write += counts[item] * items[item].write * tokens
+            if item < KINDS:
+                kv_read = load.cp * steps[item].kv_read
+                if load.cp > 1.0:
+                    kv_read -= at_first * decode.step_kv_read(works[item], machine.wave, first)
+                    kv_read -= at_last * decode.step_kv_read(works[item], machine.wave, last)
+                read += counts[item] * ((steps[item].fixed - items[item].write) * tokens + kv_read)
+            else:
+                read += counts[item] * items[item].read * tokens
+    return dram_energy(machine, read, write)

@@ -48,8 +48,13 @@ STORAGE_FIELDS = ("weight_bytes", "kv_read_bytes", "kv_write_bytes", "activation
 
 LOAD_FIELDS = ("batch_size", "input_seq_len", "output_seq_len", "include_lm_head", *STORAGE_FIELDS)
 
-PLAN_FIELDS = ("tp", "dp", "pp", "cp", "moe_ep", "moe_tp", "moe_dp")
-"""A plan: `tp`, `dp`, `pp`, `cp` of the dense scheme (its dp is dp * ep), and ep, tp, dp of the MoE scheme."""
+PLAN_FIELDS = ("tp", "dp", "pp", "cp", "moe_tp", "moe_ep", "moe_dp")
+"""A plan: sizes of the dense scheme (its dp is dp * ep), and tp, ep, dp of the MoE scheme."""
+
+RATE_FIELDS = tuple(
+    f"l{level}_{rate}" for rate in ("latency", "bandwidth", "center_capacity", "pj_per_bit") for level in (1, 2, 3)
+)
+"""Rates of a network in the order of `deepstack_noc.cost.RATES`: s, byte/s, byte/s, pJ/bit."""
 
 MEMORY_FIELDS = (
     "layers",
@@ -98,20 +103,29 @@ LOAD = np.dtype(
         ("model", "i8"),
         ("chip", "i8"),
         ("routing_group", "i8"),
+        ("dispatch_group", "i8"),
+        ("collectives", "i8"),
         ("stages_start", "i8"),
         ("stages_stop", "i8"),
         ("reason", "i8"),
-        *_floats(*LOAD_FIELDS, *PLAN_FIELDS),
+        *_floats(*LOAD_FIELDS, *PLAN_FIELDS, *RATE_FIELDS),
     ]
 )
 MACHINE_INPUT = np.dtype(
-    [("stacked", "?"), ("wave_quantization", "?"), ("serial", "?"), *_floats("frequency_hz", *MEMORY_FIELDS)]
+    [
+        ("stacked", "?"),
+        ("wave_quantization", "?"),
+        ("serial", "?"),
+        ("comm_hidden", "?"),
+        *_floats("frequency_hz", *MEMORY_FIELDS),
+    ]
 )
 MACHINE = np.dtype(
     [
         ("reason", "i8"),
         ("buffering_limited", "?"),
         ("serial", "?"),
+        ("comm_hidden", "?"),
         *_floats(
             "peak_bandwidth",
             "connectivity_efficiency",
@@ -173,11 +187,31 @@ ITEMS = KINDS + 2
 EMBEDDING = KINDS
 HEAD = KINDS + 1
 
-ITEM = np.dtype(_floats("cycles", "read", "write"))
-"""Cycles and bytes of an item in one pass, after rounding."""
+ITEM = np.dtype(_floats("cycles", "read", "write", "comm"))
+"""Cycles, bytes after rounding, and seconds of collectives of an item in one pass."""
 
 STEPS = np.dtype(_floats("fixed", "cycles", "kv_read", "slope", "low", "high"))
 """
 All decode steps of a kind of layer: bytes of a step that do not depend on the attended tokens x, cycles and KV bytes of
 all steps, and the lines `low + slope * x` and `high + slope * x` that enclose the cycles of a step.
 """
+
+COLLECTIVES = (
+    "tp_all_reduce",
+    "cp_attention_combine",
+    "cp_kv_all_gather",
+    "ep_dispatch",
+    "ep_combine",
+    "moe_tp_all_reduce",
+)
+"""Collectives of a layer, in the order of their results."""
+
+TP_ALL_REDUCE, CP_COMBINE, CP_GATHER, EP_DISPATCH, EP_COMBINE, MOE_TP_ALL_REDUCE = range(6)
+TRANSFER = 6
+"""The transfer between pipeline stages, numbered after the collectives."""
+
+COMM = np.dtype(_floats("seconds", "energy"))
+"""Price of a collective: seconds, and pJ of all devices."""
+
+STAGE_INDEX = ITEMS
+"""Column of a stage row that holds its place in the pipeline."""

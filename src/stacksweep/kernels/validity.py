@@ -21,6 +21,7 @@ REASONS = {
 VALID = 0
 CONNECTED_LAYERS = list(REASONS).index("connected_layers")
 THERMAL = list(REASONS).index("thermal")
+ROUTING_TRACE = list(REASONS).index("routing_trace")
 
 WARNINGS = {
     "idle_ranks": "the micro-batch has fewer sequences than there are data-parallel ranks",

@@ -1,0 +1,214 @@
+"""
+Seconds of all decode steps: of a kind of layer, and of a pipeline whose slowest stage may change on the way.
+
+With context parallelism cp steps in a row attend to the same number of tokens on a device, the first and the last
+fewer: a sum over steps is cp times the sum over the numbers of tokens, less what is missing at the two ends.
+"""
+
+import numpy as np
+
+from stacksweep.kernels import decode
+from stacksweep.kernels._compile import kernel
+from stacksweep.kernels.point import attended_range, item_seconds, with_comm
+from stacksweep.kernels.rows import ITEMS, KINDS
+
+SHORT = 4.0
+"""Ranges of up to so many steps are priced one by one."""
+
+
+@kernel
+def missing_steps(load):
+    """Count the steps that the first and the last number of attended tokens lack to cp."""
+    first, last = attended_range(load)
+    if first == last:
+        return load.cp - load.output_seq_len, 0.0
+    at_first = first * load.cp - load.input_seq_len + 1.0
+    at_last = load.output_seq_len - at_first - (last - first - 1.0) * load.cp
+    return load.cp - at_first, load.cp - at_last
+
+
+@kernel
+def step_times(work, steps, machine, x):
+    """Compute and memory seconds of a layer in a decode step that attends to `x` tokens."""
+    compute = decode.step_cycles(work, x) * machine.seconds_per_cycle
+    memory = (steps.fixed + decode.step_kv_read(work, machine.wave, x)) * machine.seconds_per_byte
+    return compute, memory
+
+
+@kernel
+def step_seconds(work, steps, comm, machine, x):
+    """Seconds of a layer in a decode step that attends to `x` tokens."""
+    compute, memory = step_times(work, steps, machine, x)
+    return with_comm(compute + memory if machine.serial else max(compute, memory), comm, machine)
+
+
+@kernel
+def bound_steps(work, steps, machine, first, last, whole):
+    """Count the steps of first … last in which memory takes longer than compute; their cycles and KV bytes."""
+    bytes_per_cycle = machine.seconds_per_cycle / machine.seconds_per_byte
+    return decode.memory_bound(work, steps, machine.wave, first, last, bytes_per_cycle, whole)
+
+
+@kernel
+def stage_sum(work, steps, machine, first, last, whole):
+    """Seconds of a layer over x = first … last without communication; `whole` if those are all steps."""
+    cycles = steps.cycles if whole else decode.cycles_sum(work, first, last)
+    compute = cycles * machine.seconds_per_cycle
+    if machine.serial:
+        read = steps.kv_read if whole else decode.read_sum(work, machine.wave, first, last)
+        return compute + (steps.fixed * (last - first + 1.0) + read) * machine.seconds_per_byte
+    count, bound_cycles, kv_read = bound_steps(work, steps, machine, first, last, whole)
+    memory = (steps.fixed * count + kv_read) * machine.seconds_per_byte
+    return compute - bound_cycles * machine.seconds_per_cycle + memory
+
+
+@kernel
+def first_above(work, steps, machine, comm, first, last):
+    """First step of first … last in which a layer takes longer than its collectives, or last + 1."""
+    low, high = first, last + 1.0
+    while low < high:
+        middle = np.floor((low + high) / 2.0)
+        compute, memory = step_times(work, steps, machine, middle)
+        if (compute + memory if machine.serial else max(compute, memory)) > comm:
+            high = middle
+        else:
+            low = middle + 1.0
+    return low
+
+
+@kernel
+def layer_sum(work, steps, comm, machine, first, last, whole):
+    """Seconds of a layer over x = first … last with its collectives."""
+    if not machine.comm_hidden or comm == 0.0:
+        return stage_sum(work, steps, machine, first, last, whole) + comm * (last - first + 1.0)
+    # a layer takes longer from step to step: collectives hide from some step on
+    above = first_above(work, steps, machine, comm, first, last)
+    total = comm * (above - first)
+    if above <= last:
+        total += stage_sum(work, steps, machine, above, last, whole and above == first)
+    return total
+
+
+@kernel
+def layer_steps(work, steps, comm, machine, load):
+    """Seconds of a layer over all decode steps."""
+    first, last = attended_range(load)
+    total = layer_sum(work, steps, comm, machine, first, last, True)
+    if load.cp == 1.0:
+        return total
+    at_first, at_last = missing_steps(load)
+    return (
+        load.cp * total
+        - at_first * step_seconds(work, steps, comm, machine, first)
+        - at_last * step_seconds(work, steps, comm, machine, last)
+    )
+
+
+@kernel
+def kind_times(works, steps, items, machine, x, times):
+    """Seconds of each item in a decode step that attends to `x` tokens."""
+    for item in range(ITEMS):
+        if item < KINDS:
+            times[item] = step_seconds(works[item], steps[item], items[item].comm, machine, x)
+        else:
+            times[item] = item_seconds(items[item], machine)
+
+
+@kernel
+def slowest_stage(stages, start, stop, times):
+    """Seconds and row of the slowest stage, the first of equals."""
+    slowest = -1.0
+    row = start
+    for stage in range(start, stop):
+        seconds = 0.0
+        for item in range(ITEMS):
+            if stages[stage, item] > 0.0:
+                seconds += stages[stage, item] * times[item]
+        if seconds > slowest:
+            slowest = seconds
+            row = stage
+    return slowest, row
+
+
+@kernel
+def dominates(stages, one, other, before, after):
+    """Whether stage `one` is no faster than `other` in every step, given the items' times before and after them."""
+    gap = 0.0
+    for item in range(ITEMS):
+        more = stages[one, item] - stages[other, item]
+        if more > 0.0:
+            gap += more * before[item]
+        elif more < 0.0:
+            gap += more * after[item]
+    return gap >= 0.0
+
+
+@kernel
+def pipeline_sum(stages, start, stop, works, steps, items, machine, first, last):
+    """
+    Seconds of the slowest stage over x = first … last.
+
+    All times rise with x, so that a stage slower than another by what is certain at both ends of a range is slower all
+    through it; ranges are halved until one stage is slower than all others.
+    """
+    before, after = np.zeros(ITEMS), np.zeros(ITEMS)
+    stack = np.empty((128, 2))
+    stack[0, 0], stack[0, 1] = first, last
+    depth = 1
+    total = 0.0
+    while depth > 0:
+        depth -= 1
+        low, high = stack[depth, 0], stack[depth, 1]
+        kind_times(works, steps, items, machine, low, before)
+        kind_times(works, steps, items, machine, high, after)
+        _, slowest = slowest_stage(stages, start, stop, after)
+        certain = True
+        for other in range(start, stop):
+            if other != slowest and not dominates(stages, slowest, other, before, after):
+                certain = False
+                break
+        if certain:
+            for item in range(ITEMS):
+                count = stages[slowest, item]
+                if count > 0.0:
+                    if item < KINDS:
+                        total += count * layer_sum(
+                            works[item],
+                            steps[item],
+                            items[item].comm,
+                            machine,
+                            low,
+                            high,
+                            low == first and high == last,
+                        )
+                    else:
+                        total += count * after[item] * (high - low + 1.0)
+        elif high - low < SHORT:
+            x = low
+            while x <= high:
+                kind_times(works, steps, items, machine, x, before)
+                seconds, _ = slowest_stage(stages, start, stop, before)
+                total += seconds
+                x += 1.0
+        else:
+            middle = np.floor((low + high) / 2.0)
+            stack[depth, 0], stack[depth, 1] = low, middle
+            stack[depth + 1, 0], stack[depth + 1, 1] = middle + 1.0, high
+            depth += 2
+    return total
+
+
+@kernel
+def pipeline_steps(stages, start, stop, works, steps, items, machine, load):
+    """Seconds of the slowest stage over all decode steps."""
+    first, last = attended_range(load)
+    total = pipeline_sum(stages, start, stop, works, steps, items, machine, first, last)
+    if load.cp == 1.0:
+        return total
+    times = np.zeros(ITEMS)
+    at_first, at_last = missing_steps(load)
+    kind_times(works, steps, items, machine, first, times)
+    seconds_first, _ = slowest_stage(stages, start, stop, times)
+    kind_times(works, steps, items, machine, last, times)
+    seconds_last, _ = slowest_stage(stages, start, stop, times)
+    return load.cp * total - at_first * seconds_first - at_last * seconds_last
