@@ -124,7 +124,7 @@ class Worker:
     def __init__(self, problem: Problem, layout: Layout, wanted: Array, needs: tuple[bool, ...], raw: Raw) -> None:
         self._fixed, self._layout, self._wanted, self._needs, self._raw = problem.fixed, layout, wanted, needs, raw
         shared, load, machine = map(len, next(layout.blocks()))
-        network = problem.fixed[5]
+        network = problem.fixed[6]
         points = shared * load * machine
         self._loads = RowBuffer(rows.LOAD, problem.load, shared * load)
         self._machines = RowBuffer(rows.MACHINE_INPUT, problem.machine, shared * machine)

@@ -68,7 +68,7 @@ def distinct(column: Column, *others: Column) -> Column:
     return Column((" ".join(column.dims),), np.unique(column.values))
 
 
-def number(*columns: Column) -> tuple[Column, list[tuple[float, ...]]]:
+def number(*columns: Column) -> tuple[Column, list[Array]]:
     """
     Give a number to each combination of the values of several columns.
 
@@ -80,17 +80,17 @@ def number(*columns: Column) -> tuple[Column, list[tuple[float, ...]]]:
     -------
     numbers : Column
         Over the dimensions of all columns together.
-    different : list of tuple
-        Values of each combination, by number.
+    different : list of array
+        For each column its values in the combinations, by number.
     """
     dims = all_dims(*columns)
-    code: Any = 0
+    code: Any = np.zeros((), np.int64)
     for column in columns:
-        codes, values = pd.factorize(column.values.ravel())
-        code = code * len(values) + aligned(Column(column.dims, codes.reshape(column.values.shape)), dims)
+        if column.dims:
+            codes, values = pd.factorize(column.values.ravel())
+            code = code * len(values) + aligned(Column(column.dims, codes.reshape(column.values.shape)), dims)
     codes, kept = pd.factorize(np.ravel(code))
     first = np.empty(len(kept), np.int64)
     first[codes[::-1]] = np.arange(codes.size)[::-1]
-    shape = np.shape(code)
-    spread = [np.broadcast_to(aligned(column, dims), shape).ravel()[first] for column in columns]
-    return Column(dims, codes.reshape(shape)), list(zip(*(values.tolist() for values in spread), strict=True))
+    spread = [np.broadcast_to(aligned(column, dims), np.shape(code)).ravel()[first] for column in columns]
+    return Column(dims, codes.reshape(np.shape(code))), spread

@@ -8,7 +8,6 @@ import numpy as np
 import xarray as xr
 
 from stacksweep.blocks import Problem
-from stacksweep.columns import constant
 from stacksweep.evaluate import dataset, price, problem_of
 from stacksweep.kernels.rows import KINDS, STAGE_INDEX
 from stacksweep.kernels.validity import REASONS, WARNINGS
@@ -231,13 +230,10 @@ def _stage(point: xr.Dataset, prefix: str) -> Stage:
 def _stage_reports(grid: Space, problem: Problem, results: Sequence[Result]) -> Iterator[StageReport]:
     """Price each stage of the pipeline as if it were the only one."""
     spec = grid.columns["model"].choices[0]
-    for stage in all_stages(spec, int(problem.load["pp"].values)):
-        alone = np.stack([stage, stage])
-        single = replace(
-            problem,
-            fixed=(*problem.fixed[:2], alone, *problem.fixed[3:]),
-            load={**problem.load, "stages_start": constant(0), "stages_stop": constant(2)},
-        )
+    plan = problem.fixed[2].copy()
+    plan["stages_start"], plan["stages_stop"] = 0, 2
+    for stage in all_stages(spec, int(plan["pp"][0])):
+        single = replace(problem, fixed=(*problem.fixed[:2], plan, np.stack([stage, stage]), *problem.fixed[4:]))
         point = dataset(grid, results, price(single, results, np.dtype("float64")), {})
         yield StageReport(
             int(stage[STAGE_INDEX]),

@@ -136,29 +136,21 @@ def prepare(grid: Space, devices: Column) -> Problem:
     model, chip, memory, routing = (columns[name] for name in ("model", "chip", "memory", "routing"))
     models, chips, memories, routings = model.choices, chip.choices, memory.choices, routing.choices
 
-    plan = plans.plan_columns(columns, models)
-    reason = plans.reasons(columns, models, devices, with_prompt=False)
-    stages, stages_start, stages_stop = plans.stage_columns(model, plan["pp"], models)
-    group, keys, counted = moe.counted_loads(columns, plan, models, chips, routings)
-    net = network.join(columns, plan, reason, models, routings)
+    different = plans.different_plans(columns, devices)
+    table = plans.plan_rows(different, models, plans.reasons(different, models, routings))
+    stages = plans.lay_stages(table, models)
+    keys, counted = moe.counted_loads(columns, different, table, models, chips, routings)
+    net = network.join(columns, different, table, models, routings)
     lm_head = columns["include_lm_head"]
     load = {
-        "model": model,
-        "chip": chip,
-        "routing_group": group,
-        "stages_start": stages_start,
-        "stages_stop": stages_stop,
-        "reason": plans.with_traces(
-            plans.reasons(columns, models, devices, with_prompt=True), model, routing, models, routings
-        ),
+        "plan": different.number,
         "include_lm_head": lm_head.lookup(np.array(lm_head.choices)),
         **{name: columns[name] for name in ("batch_size", "input_seq_len", "output_seq_len")},
         **{
             name: columns.get(name) or chip.lookup(np.array([getattr(profile, name) for profile in chips]))
             for name in rows.STORAGE_FIELDS
         },
-        **plan,
-        **net.load,
+        **network.rate_columns(columns),
     }
     given = {name: column for name, column in columns.items() if name in rows.MEMORY_FIELDS}
     machine = {
@@ -170,11 +162,11 @@ def prepare(grid: Space, devices: Column) -> Problem:
     fixed = (
         tables.model_rows(models),
         tables.chip_rows(chips),
+        table,
         stages,
         keys,
         counted,
         net.tables,
-        net.collectives,
         net.dispatch_keys,
         net.dispatch_rows,
     )

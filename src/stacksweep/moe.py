@@ -7,84 +7,84 @@ From 4096 micro-batch tokens on, and for balanced routing, a load follows in clo
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import pandas as pd
 
-from stacksweep.columns import Array, Column, aligned, all_dims, combine, constant, distinct, number
+from stacksweep.columns import Array, Column, aligned, all_dims, distinct
 from stacksweep.kernels import experts as kernels
+from stacksweep.kernels.validity import VALID
+from stacksweep.plan import Plans
 from stacksweep.profiles import ChipProfile, ModelSpec
 from stacksweep.routing import Routing, first_rows
 
 
 def counted_loads(
     columns: Mapping[str, Column],
-    plan: Mapping[str, Column],
+    plans: Plans,
+    table: Array,
     models: Sequence[ModelSpec],
     chips: Sequence[ChipProfile],
     routings: Sequence[Routing],
-) -> tuple[Column, Array, Array]:
+) -> tuple[Array, Array]:
     """
-    Count the expert loads that a sweep needs.
+    Count the expert loads that a sweep needs, and note in the plans what they depend on.
 
     Parameters
     ----------
-    columns, plan : mapping
-        Columns of the parameters and of `rows.PLAN_FIELDS`.
+    columns : mapping
+        Columns of the sweep's parameters.
+    plans : Plans
+    table : record array, (plans,)
+        Rows of `rows.PLAN`; `routing_group` is filled, with -1 where loads follow in closed form.
     models, chips, routings : sequences
-        What the numbers in their columns stand for.
+        What row numbers stand for.
 
     Returns
     -------
-    group : Column
-        What the load of a point depends on beside its tokens, -1 where it follows in closed form.
     keys : int array, (loads,)
         Sorted keys (`kernels.experts.load_key`) of the counted loads.
     counted : float array, (loads, 3)
-        Pairs, active experts and BLEN blocks of the busiest rank; NaN where a trace does not fit.
+        Pairs, active experts and BLEN blocks of the busiest rank; NaN where a trace is too short.
     """
-    if all(routing.balanced for routing in routings) or not any(any(model.moe) for model in models):
-        return constant(kernels.BALANCED), np.empty(0, np.int64), np.empty((0, 3))
-    group, different = number(columns["routing"], columns["model"], columns["chip"], plan["moe_ep"], plan["moe_dp"])
-    by_count = np.array(
-        [
-            not routings[int(routing)].balanced
-            and any(models[int(model)].moe)
-            and ep >= 1
-            and models[int(model)].num_experts % ep == 0
-            and dp >= 1
-            for routing, model, _, ep, dp in different
-        ]
-    )
-    group = group.lookup(np.where(by_count, np.arange(by_count.size), kernels.BALANCED))
-    keys = shape_keys(group, columns, plan, kernels.COUNTED_TOKENS)
+    groups: dict[tuple[int, int, int, int, int], int] = {}
+    for row, routing in zip(table, plans.routing.tolist(), strict=True):
+        row["routing_group"] = kernels.BALANCED
+        if row["reason"] == VALID and any(models[row["model"]].moe) and not routings[routing].balanced:
+            key = (routing, int(row["model"]), int(row["chip"]), int(row["moe_ep"]), int(row["moe_dp"]))
+            row["routing_group"] = groups.setdefault(key, len(groups))
+    if not groups:
+        return np.empty(0, np.int64), np.empty((0, 3))
+    keys = shape_keys(columns, plans.number, table, "routing_group", kernels.COUNTED_TOKENS)
     counted = np.full((keys.size, 3), np.nan)
     of_group, phases, micro_batches, queries = kernels.split_keys(keys)
-    for g in np.unique(of_group):
-        routing, model, chip, ep, dp = map(int, different[g])
+    for (routing, model, chip, ep, dp), group in groups.items():
         experts, top_k = models[model].num_experts, models[model].experts_per_token
-        if not routings[routing].fits(experts, top_k):
-            continue
-        for phase in np.unique(phases[of_group == g]):
-            chosen = np.flatnonzero((of_group == g) & (phases == phase))
+        for phase in range(2):
+            chosen = np.flatnonzero((of_group == group) & (phases == phase))
             tokens = micro_batches[chosen] * queries[chosen]
             chosen = chosen[tokens <= routings[routing].recorded(phase)]
-            if chosen.size == 0:
-                continue
-            ids = first_rows(routings[routing], int(phase), experts, top_k)
-            part = np.empty((chosen.size, 3))
-            kernels.count_loads(ids, micro_batches[chosen], queries[chosen], dp, ep, experts, chips[chip].blen, part)
-            counted[chosen] = part
-    return group, keys, counted
+            if chosen.size:
+                ids = first_rows(routings[routing], phase, experts, top_k)
+                part = np.empty((chosen.size, 3))
+                loads = micro_batches[chosen], queries[chosen]
+                kernels.count_loads(ids, *loads, dp, ep, experts, chips[chip].blen, part)
+                counted[chosen] = part
+    return keys, counted
 
 
-def shape_keys(group: Column, columns: Mapping[str, Column], plan: Mapping[str, Column], limit: float) -> Array:
+def shape_keys(columns: Mapping[str, Column], number: Column, table: Array, group: str, limit: float) -> Array:
     """
     Keys of all loads of fewer than `limit` tokens, of both phases, sorted and each once.
 
     Parameters
     ----------
-    group : Column
-        -1 where no load is counted.
-    columns, plan : mapping
-        Columns of the parameters and of `rows.PLAN_FIELDS`.
+    columns : mapping
+        Columns of the sweep's parameters.
+    number : Column
+        Which plan each point has.
+    table : record array, (plans,)
+        Rows of `rows.PLAN`.
+    group : str
+        The field of `table` that numbers what loads depend on, negative where none is counted.
     limit : float
         Tokens of a micro-batch from which on none is counted.
 
@@ -92,20 +92,39 @@ def shape_keys(group: Column, columns: Mapping[str, Column], plan: Mapping[str, 
     -------
     int array
     """
-    micro_batch = combine(_ceil_div, columns["batch_size"], plan["pp"])
-    query = combine(_ceil_div, columns["input_seq_len"], plan["cp"])
-    found = [_keys(group, phase, micro_batch, tokens, limit) for phase, tokens in enumerate((query, constant(1.0)))]
+    # plans of one group and pipeline-parallel size need the same loads
+    of_plan = np.unique(np.stack([table[group], table["pp"].astype(np.int64)]), axis=1, return_inverse=True)
+    (groups, pipelines), place = of_plan
+    used = number.map(lambda plan: place.ravel()[plan])
+    found = [np.empty(0, np.int64)]
+    if not set(used.dims) & set(all_dims(columns["batch_size"], columns["input_seq_len"])):
+        # plans and loads are axes of their own: every plan meets every load
+        seen = np.unique(used.values)
+        batch, prompt = (
+            distinct(columns[name], columns[other])
+            for name, other in (("batch_size", "input_seq_len"), ("input_seq_len", "batch_size"))
+        )
+        dims = all_dims(batch, prompt)
+        batches, prompts = (a.ravel() for a in np.broadcast_arrays(aligned(batch, dims), aligned(prompt, dims)))
+        for one in seen[groups[seen] >= 0]:
+            found += _keys(groups[one], np.ceil(batches / pipelines[one]), prompts, limit)
+    else:
+        dims = all_dims(used, columns["batch_size"], columns["input_seq_len"])
+        which, batches, prompts = np.broadcast_arrays(
+            *(aligned(column, dims) for column in (used, columns["batch_size"], columns["input_seq_len"]))
+        )
+        wanted = groups[which] >= 0
+        which, batches, prompts = which[wanted], batches[wanted], prompts[wanted]
+        found += _keys(groups[which], np.ceil(batches / pipelines[which]), prompts, limit)
     return np.unique(np.concatenate(found))
 
 
-def _ceil_div(a: Array, b: Array) -> Array:
-    return np.ceil(a / np.maximum(b, 1.0))
-
-
-def _keys(group: Column, phase: int, micro_batch: Column, query: Column, limit: float) -> Array:
-    columns = (group, distinct(micro_batch, group, query), distinct(query, group, micro_batch))
-    dims = all_dims(*columns)
-    g, m, q = np.broadcast_arrays(*(aligned(column, dims) for column in columns))
-    wanted = (g >= 0) & (m * q < limit)
-    g, m, q = (values[wanted].astype(np.int64) for values in (g, m, q))
-    return np.unique(kernels.load_key(g, phase, m, q))
+def _keys(group: Array, micro_batch: Array, prompt: Array, limit: float) -> list[Array]:
+    """Keys of the prefills of fewer than `limit` tokens, and of the decode steps."""
+    group = np.broadcast_to(group, micro_batch.shape)
+    found = []
+    for phase, query in enumerate((prompt, np.ones_like(prompt))):
+        few = micro_batch * query < limit
+        sizes = micro_batch[few].astype(np.int64), query[few].astype(np.int64)
+        found.append(pd.unique(kernels.load_key(group[few], phase, *sizes)))
+    return found

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 
 import deepstack_noc as dn
-from stacksweep.columns import Array, Column, constant, number
-from stacksweep.dispatch import Dispatch, dispatch_tables
+from stacksweep.columns import Array, Column, constant
+from stacksweep.dispatch import count_dispatches
 from stacksweep.kernels import rows
 from stacksweep.kernels.validity import VALID
 from stacksweep.parameters import ParameterError
+from stacksweep.plan import Plans
 from stacksweep.profiles import ModelSpec
 from stacksweep.routing import Routing
 
@@ -30,42 +31,34 @@ class Network:
     ----------
     tables : deepstack_noc.Tables
         Rows of collectives.
-    collectives : int array, (plans, 6)
-        Rows of `tables` for each plan: all-reduce over tp, all-reduce and all-gather over cp, all-to-all over the MoE
-        scheme's ep, all-reduce over its tp, transfer between pipeline stages.
     dispatch_keys, dispatch_rows : int arrays
         Sorted keys of dispatches that are counted token by token, and their rows of `tables`.
-    load : dict
-        Columns by field of `rows.LOAD`.
     """
 
     tables: dn.Tables
-    collectives: Array
     dispatch_keys: Array
     dispatch_rows: Array
-    load: dict[str, Column]
 
 
 def join(
     columns: Mapping[str, Column],
-    plan: Mapping[str, Column],
-    reason: Column,
+    plans: Plans,
+    table: Array,
     models: Sequence[ModelSpec],
     routings: Sequence[Routing],
 ) -> Network:
     """
-    Tabulate the collectives of every plan on every network, each once, and say which point uses which.
+    Tabulate the collectives of every plan on every network, each once, and note in the plans which they use.
 
     Parameters
     ----------
     columns : mapping
         Columns of the sweep's parameters.
-    plan : mapping
-        Columns of `rows.PLAN_FIELDS`.
-    reason : Column
-        Why a plan cannot be; such a plan is not tabulated.
+    plans : Plans
+    table : record array, (plans,)
+        Rows of `rows.PLAN`; `dispatch_group` and `rows.NETWORK_FIELDS` are filled.
     models, routings : sequence
-        What the numbers in the columns `model` and `routing` stand for.
+        What row numbers stand for.
 
     Returns
     -------
@@ -76,44 +69,36 @@ def join(
     ParameterError
         If a link model has no routes for a network.
     """
+    for name in rows.NETWORK_FIELDS:
+        table[name] = FREE
     nocs: tuple[dn.Noc, ...] = columns["noc"].choices if "noc" in columns else ()
-    rates = _rate_columns(columns, nocs)
-    tables = [_free()]
-    if not nocs:
-        none = Dispatch.none()
-        load = {"collectives": constant(0), "dispatch_group": none.group, **rates}
-        return Network(dn.join(tables), np.full((1, 6), FREE), none.keys, none.rows, load)
-
-    sizes = [plan[name] for name in ("tp", "dp", "pp", "cp", "moe_tp", "moe_ep")]
-    valid = reason.map(lambda code: np.asarray(code == VALID))
-    group, different = number(valid, columns["noc"], columns["link_model"], *sizes)
     words = columns["link_model"].choices
     wanted: dict[tuple[int, int], dict[Request, int]] = {}
-    for is_valid, noc, link_model, *numbers in different:
-        if is_valid:
-            rows_of = wanted.setdefault((int(noc), int(link_model)), {})
-            for request in requests(*map(int, numbers)):
+    pairs = list(zip(plans.noc.tolist(), plans.link_model.tolist(), strict=True))
+    for pair, row in zip(pairs, table, strict=True):
+        if pair[0] >= 0 and row["reason"] == VALID:
+            of_pair = wanted.setdefault(pair, {})
+            for request in requests(row):
                 if request[2] > 1:
-                    rows_of.setdefault(request, len(rows_of))
+                    of_pair.setdefault(request, len(of_pair))
+    tables = [_free()]
     first: dict[tuple[int, int], int] = {}
     count = 1
-    for (noc, link_model), rows_of in wanted.items():
-        first[noc, link_model] = count
-        count += len(rows_of)
-        if rows_of:
-            tables.append(tabulate(nocs[noc].topology, list(rows_of), words[link_model]))
-    collectives = np.full((len(different), 6), FREE)
-    for row, (is_valid, noc, link_model, *numbers) in enumerate(different):
-        if is_valid:
-            pair = int(noc), int(link_model)
-            rows_of, start = wanted[pair], first[pair]
-            collectives[row] = [
-                start + rows_of[request] if request[2] > 1 else FREE for request in requests(*map(int, numbers))
-            ]
-    dispatch = dispatch_tables(columns, plan, reason, models, routings, nocs)
-    load = {"collectives": group, "dispatch_group": dispatch.group, **rates}
-    dispatch_rows = np.where(dispatch.rows >= 0, dispatch.rows + count, -1)
-    return Network(dn.join([*tables, *dispatch.tables]), collectives, dispatch.keys, dispatch_rows, load)
+    for pair, of_pair in wanted.items():
+        first[pair] = count
+        count += len(of_pair)
+        if of_pair:
+            tables.append(tabulate(nocs[pair[0]].topology, list(of_pair), words[pair[1]]))
+    for pair, row in zip(pairs, table, strict=True):
+        if pair in wanted and row["reason"] == VALID:
+            for name, request in zip(rows.NETWORK_FIELDS, requests(row), strict=True):
+                row[name] = first[pair] + wanted[pair][request] if request[2] > 1 else FREE
+    dispatch = count_dispatches(columns, plans, table, models, routings, nocs)
+    return Network(
+        dn.join([*tables, *dispatch.tables]),
+        dispatch.keys,
+        np.where(dispatch.rows >= 0, dispatch.rows + count, -1),
+    )
 
 
 def tabulate(topology: dn.Topology, wanted: Sequence[Request], link_model: str) -> dn.Tables:
@@ -124,8 +109,13 @@ def tabulate(topology: dn.Topology, wanted: Sequence[Request], link_model: str) 
         raise ParameterError(f"link_model: {error}") from None
 
 
-def requests(tp: int, dp: int, pp: int, cp: int, moe_tp: int, moe_ep: int) -> list[Request]:
-    """Name collective, stride and size of the six collectives of a plan; ranks lie in the order tp, ep, cp, dp, pp."""
+def requests(plan: np.void) -> list[Request]:
+    """
+    Name collective, stride and size of the collectives of a plan, in the order of `rows.NETWORK_FIELDS`.
+
+    Ranks lie in the order tp, ep, cp, dp, pp.
+    """
+    tp, dp, pp, cp, moe_tp, moe_ep = (int(plan[name]) for name in ("tp", "dp", "pp", "cp", "moe_tp", "moe_ep"))
     return [
         ("all_reduce", 1, tp),
         ("all_reduce", tp, cp),
@@ -152,8 +142,9 @@ def _free() -> dn.Tables:
     return dn.tabulate(alone, [("all_reduce", 1, 1)])
 
 
-def _rate_columns(columns: Mapping[str, Column], nocs: Sequence[dn.Noc]) -> dict[str, Column]:
+def rate_columns(columns: Mapping[str, Column]) -> dict[str, Column]:
     """Columns of `rows.RATE_FIELDS`: those of the networks, overridden by the parameters given."""
+    nocs: tuple[dn.Noc, ...] = columns["noc"].choices if "noc" in columns else ()
     for name in dn.RATE_NAMES:
         if name in columns and not nocs:
             raise ParameterError(f"{name}: overrides a network, and none is given; give noc too")

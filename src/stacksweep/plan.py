@@ -1,6 +1,7 @@
 """Parallel plans: sizes, schemes of dense and expert layers, validity, pipeline stages."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,13 +10,11 @@ import xarray as xr
 from deepstack_noc import load_noc
 from stacksweep.columns import Array, Column, combine, constant, number
 from stacksweep.kernels import rows
-from stacksweep.kernels.validity import REASONS, VALID
+from stacksweep.kernels.validity import CODES, VALID
 from stacksweep.parameters import BY_NAME, PARALLEL, ParameterError
 from stacksweep.profiles import ModelSpec, load_chip, load_model
 from stacksweep.routing import Routing, load_routing
 from stacksweep.space import Space, build
-
-CODES = {name: code for code, name in enumerate(REASONS)}
 
 
 def complete(grid: Space) -> tuple[Space, Column]:
@@ -65,162 +64,164 @@ def _fill(devices: Array, *others: Array) -> Array:
     return np.where(share == np.floor(share), share, 0.0)
 
 
-def plan_columns(columns: Mapping[str, Column], models: Sequence[ModelSpec]) -> dict[str, Column]:
+@dataclass(frozen=True)
+class Plans:
     """
-    Columns of `rows.PLAN_FIELDS`.
+    The different plans of a sweep: every combination of model, chip, network, policies and parallel sizes in it.
+
+    Parameters
+    ----------
+    number : Column
+        Which plan each point has.
+    model, chip, noc, link_model, routing : int arrays, (plans,)
+        Row numbers into the sweep's choices; noc is -1 without a network.
+    keep : bool array, (plans,)
+        Whether routed experts keep tensor parallelism.
+    tp, ep, dp, pp, cp : float arrays, (plans,)
+    devices : float array, (plans,)
+    """
+
+    number: Column
+    model: Array
+    chip: Array
+    noc: Array
+    link_model: Array
+    routing: Array
+    keep: Array
+    tp: Array
+    ep: Array
+    dp: Array
+    pp: Array
+    cp: Array
+    devices: Array
+
+
+def different_plans(columns: Mapping[str, Column], devices: Column) -> Plans:
+    """
+    List the different plans of a sweep.
 
     Parameters
     ----------
     columns : mapping
-        Columns of the parallel sizes, `model` and `moe_tp_mode`.
-    models : sequence of ModelSpec
+        Columns of the sweep's parameters.
+    devices : Column
 
     Returns
     -------
-    dict
+    Plans
     """
-    tp, ep, dp, pp, cp = (columns[name] for name in PARALLEL)
-    moe_tp, moe_ep = moe_scheme(columns, models)
-    dense_dp = combine(np.multiply, dp, ep)
-    return {"tp": tp, "dp": dense_dp, "pp": pp, "cp": cp, "moe_tp": moe_tp, "moe_ep": moe_ep, "moe_dp": dp}
-
-
-def moe_scheme(columns: Mapping[str, Column], models: Sequence[ModelSpec]) -> tuple[Column, Column]:
-    """Tensor- and expert-parallel sizes of routed experts; 1 where a model has none."""
-    experts = _of_model(columns["model"], [spec.num_experts if any(spec.moe) else 0 for spec in models])
     mode = columns["moe_tp_mode"]
     keep = mode.lookup(np.array([word == "keep" for word in mode.choices]))
-    arguments = (columns["tp"], columns["ep"], experts, keep)
-
-    def tensor(tp: Array, ep: Array, e: Array, kept: Array) -> Array:
-        replaced = np.where(tp * ep > e, np.floor(tp * ep / np.maximum(e, 1.0)), 1.0)
-        return np.where(e == 0.0, 1.0, np.where(kept, tp, replaced))
-
-    def expert(tp: Array, ep: Array, e: Array, kept: Array) -> Array:
-        return np.where(e == 0.0, 1.0, np.where(kept, ep, np.minimum(tp * ep, e)))
-
-    return combine(tensor, *arguments), combine(expert, *arguments)
+    noc = columns.get("noc", constant(-1))
+    named = [columns["model"], columns["chip"], noc, columns["link_model"], columns["routing"], keep]
+    numbers, values = number(*named, *(columns[name] for name in PARALLEL), devices)
+    return Plans(numbers, *values)
 
 
-def _of_model(model: Column, values: Sequence[float]) -> Column:
-    return model.lookup(np.array(values, np.float64))
+def moe_scheme(plans: Plans, models: Sequence[ModelSpec]) -> tuple[Array, Array]:
+    """Tensor- and expert-parallel sizes of routed experts; 1 where a model has none."""
+    experts = np.array([spec.num_experts if any(spec.moe) else 0 for spec in models], np.float64)[plans.model]
+    ranks = plans.tp * plans.ep
+    replaced = np.where(ranks > experts, np.floor(ranks / np.maximum(experts, 1.0)), 1.0)
+    tp = np.where(plans.keep, plans.tp, replaced)
+    ep = np.where(plans.keep, plans.ep, np.minimum(ranks, experts))
+    return np.where(experts == 0.0, 1.0, tp), np.where(experts == 0.0, 1.0, ep)
 
 
-def reasons(
-    columns: Mapping[str, Column], models: Sequence[ModelSpec], devices: Column, *, with_prompt: bool
-) -> Column:
+def reasons(plans: Plans, models: Sequence[ModelSpec], routings: Sequence[Routing]) -> Array:
     """
-    Find the first reason why a plan cannot be, in the order of `validity.REASONS`.
+    Find the first reason why a plan cannot be, in the order of `validity.REASONS`, whatever the prompt.
 
     Parameters
     ----------
-    columns : mapping
-        Columns of the parallel sizes, `model`, `moe_tp_mode` and `input_seq_len`.
-    models : sequence of ModelSpec
-    devices : Column
-    with_prompt : bool
-        Whether the prompt's length counts; without it the result varies along the plan's dimensions alone.
+    plans : Plans
+    models, routings : sequence
+        What their row numbers stand for.
 
     Returns
     -------
-    Column
+    int array, (plans,)
         Codes, 0 for a plan that can be.
     """
-    prompt = columns["input_seq_len"] if with_prompt and columns["cp"].values.max() > 1 else constant(np.inf)
-    dense = _of_model(columns["model"], [not any(spec.moe) for spec in models])
-    _, moe_ep = moe_scheme(columns, models)
-    mode = columns["moe_tp_mode"]
-    arguments = {
-        **{name: columns[name] for name in PARALLEL},
-        "devices": devices,
-        "prompt": prompt,
-        "heads": _of_model(columns["model"], [spec.num_attention_heads for spec in models]),
-        "kv_heads": _of_model(columns["model"], [spec.num_key_value_heads for spec in models]),
-        "layers": _of_model(columns["model"], [spec.num_hidden_layers for spec in models]),
-        "experts": _of_model(columns["model"], [max(spec.num_experts, 1) for spec in models]),
-        "dense": dense,
-        "plain": _of_model(columns["model"], [not any(spec.moe) and not any(spec.sliding) for spec in models]),
-        "moe_ep": moe_ep,
-        "replace": mode.lookup(np.array([word == "replace" for word in mode.choices])),
-    }
-    names = list(arguments)
-    return combine(lambda *values: _first_reason(**dict(zip(names, values, strict=True))), *arguments.values())
 
+    def of_model(values: Sequence[float]) -> Array:
+        return np.array(values, np.float64)[plans.model]
 
-def _first_reason(
-    tp: Array,
-    ep: Array,
-    dp: Array,
-    pp: Array,
-    cp: Array,
-    devices: Array,
-    prompt: Array,
-    heads: Array,
-    kv_heads: Array,
-    layers: Array,
-    experts: Array,
-    dense: Array,
-    plain: Array,
-    moe_ep: Array,
-    replace: Array,
-) -> Array:
-    world = tp * ep * dp * pp * cp
-    some_tp = np.maximum(tp, 1.0)  # a failed "fill" is 0 and has its own reason
-    replicas = np.where(tp <= kv_heads, kv_heads % some_tp, tp % kv_heads)
-    routed = dense == 0.0
+    heads = of_model([spec.num_attention_heads for spec in models])
+    kv_heads = of_model([spec.num_key_value_heads for spec in models])
+    experts = of_model([max(spec.num_experts, 1) for spec in models])
+    routed = of_model([any(spec.moe) for spec in models]) > 0.0
+    plain = of_model([not any(spec.moe) and not any(spec.sliding) for spec in models]) > 0.0
+    misfit = np.array(
+        [[not one.fits(spec.num_experts, spec.experts_per_token) for one in routings] for spec in models]
+    )[plans.model, plans.routing]
+    _, moe_ep = moe_scheme(plans, models)
+    # a "fill" that does not divide is 0 and has its own reason
+    tp, ranks = np.maximum(plans.tp, 1.0), plans.tp * plans.ep
+    world = ranks * plans.dp * plans.pp * plans.cp
     cases = {
         "fill": world == 0.0,
-        "world_size": world != devices,
-        "tp_heads": heads % some_tp != 0.0,
-        "tp_kv_heads": replicas != 0.0,
-        "pp_layers": pp > layers,
-        "cp_prompt": cp > prompt,
-        "cp_model": (cp > 1.0) & (plain == 0.0),
-        "moe_ranks": routed & replace & (tp * ep > experts) & (tp * ep % experts != 0.0),
+        "world_size": world != plans.devices,
+        "tp_heads": heads % tp != 0.0,
+        "tp_kv_heads": np.where(tp <= kv_heads, kv_heads % tp, tp % kv_heads) != 0.0,
+        "pp_layers": plans.pp > of_model([spec.num_hidden_layers for spec in models]),
+        "cp_model": (plans.cp > 1.0) & ~plain,
+        "moe_ranks": routed & ~plans.keep & (ranks > experts) & (ranks % experts != 0.0),
         "ep_experts": routed & (experts % np.maximum(moe_ep, 1.0) != 0.0),
-        "ep_dense": (ep > 1.0) & (dense != 0.0),
+        "ep_dense": (plans.ep > 1.0) & ~routed,
+        "routing_trace": routed & misfit,
     }
-    return np.asarray(np.select(list(np.broadcast_arrays(*cases.values())), [CODES[name] for name in cases], VALID))
+    return np.select(list(cases.values()), [CODES[name] for name in cases], VALID)
 
 
-def with_traces(
-    reason: Column, model: Column, routing: Column, models: Sequence[ModelSpec], routings: Sequence[Routing]
-) -> Column:
-    """Add to the reasons of plans that a routing trace is not one of the model."""
-    misfit = np.array(
-        [
-            [any(spec.moe) and not one.fits(spec.num_experts, spec.experts_per_token) for one in routings]
-            for spec in models
-        ]
-    )
-    if not misfit.any():
-        return reason
-    unfit = combine(lambda m, r: misfit[m, r], model, routing)
-    return combine(lambda code, bad: np.where((code == VALID) & bad, CODES["routing_trace"], code), reason, unfit)
-
-
-def stage_columns(model: Column, pp: Column, models: Sequence[ModelSpec]) -> tuple[Array, Column, Column]:
+def plan_rows(plans: Plans, models: Sequence[ModelSpec], reason: Array) -> Array:
     """
-    Lay out the pipeline stages of each model and pipeline-parallel size.
+    Rows of `rows.PLAN`, as far as they do not depend on networks and routings.
 
     Parameters
     ----------
-    model, pp : Column
+    plans : Plans
+    models : sequence of ModelSpec
+    reason : int array, (plans,)
+
+    Returns
+    -------
+    record array, (plans,)
+    """
+    table = np.zeros(len(reason), rows.PLAN)
+    table["model"], table["chip"], table["reason"] = plans.model, plans.chip, reason
+    table["tp"], table["pp"], table["cp"], table["dp"] = plans.tp, plans.pp, plans.cp, plans.dp * plans.ep
+    table["moe_tp"], table["moe_ep"] = moe_scheme(plans, models)
+    table["moe_dp"] = plans.dp
+    return table
+
+
+def lay_stages(table: Array, models: Sequence[ModelSpec]) -> Array:
+    """
+    Lay out the pipeline of each plan and note in its row where it stands.
+
+    Parameters
+    ----------
+    table : record array
+        Rows of `rows.PLAN`; `stages_start` and `stages_stop` are filled.
     models : sequence of ModelSpec
 
     Returns
     -------
-    stages : array, (rows, `rows.ITEMS` + 1)
-        Items of the whole pipeline, then of each stage that can be the slowest or the fullest, with its index.
-    start, stop : Column
-        Rows of each point.
+    array, (rows, `rows.ITEMS` + 1)
+        For each model and pipeline-parallel size items of the whole pipeline, then of the stages that can be the
+        slowest or the fullest, each with its index.
     """
-    numbers, different = number(model, pp)
-    parts = [pipeline(models[int(code)], int(size)) for code, size in different]
-    edges = np.cumsum([0, *map(len, parts)])
-    start = numbers.lookup(edges[:-1])
-    stop = numbers.lookup(edges[1:])
-    return np.concatenate(parts), start, stop
+    parts: list[Array] = []
+    place: dict[tuple[int, int], tuple[int, int]] = {}
+    for row in table:
+        key = int(row["model"]), int(row["pp"])
+        if key not in place:
+            start = sum(map(len, parts))
+            parts.append(pipeline(models[key[0]], key[1]))
+            place[key] = start, start + len(parts[-1])
+        row["stages_start"], row["stages_stop"] = place[key]
+    return np.concatenate(parts)
 
 
 def all_stages(model: ModelSpec, pp: int) -> Array:
@@ -311,8 +312,9 @@ def plans(
         **{name: xr.DataArray(column, dims="plan") for name, column in zip(PARALLEL, sizes.T, strict=True)},
     }
     columns = build(given, loaders={"model": load_model, "routing": load_routing, "chip": load_chip}).columns
-    devices = constant(float(network.devices))
-    valid = reasons(columns, [spec], devices, with_prompt=True).values == VALID
+    found = different_plans(columns, constant(float(network.devices)))
+    valid = (reasons(found, [spec], columns["routing"].choices) == VALID)[found.number.values]
+    valid &= columns["cp"].values <= columns["input_seq_len"].values
     if not valid.any():
         raise ParameterError(f"noc: no plan of the {network.devices} devices of {network.name!r} serves {spec.name!r}")
     chosen = sizes[valid].astype(np.int64)

@@ -10,7 +10,7 @@ from stacksweep.kernels.experts import expert_load
 from stacksweep.kernels.layers import extras_work, layer_work
 from stacksweep.kernels.memory import machine_row
 from stacksweep.kernels.rows import EMBEDDING, HEAD, ITEMS, KINDS, RATE_FIELDS, STAGE_INDEX, TRANSFER
-from stacksweep.kernels.steps import layer_steps, pipeline_steps
+from stacksweep.kernels.steps import STACK, layer_steps, pipeline_steps
 
 PREFILL = 0
 DECODE = 1
@@ -47,9 +47,8 @@ def price_block(tables, loads, machine_inputs, scratch, wanted, needs, results, 
     Parameters
     ----------
     tables : tuple
-        Rows of `rows.MODEL` and `rows.CHIP`; items of pipelines and their stages (rows, `rows.ITEMS` + 1); keys and
-        values of the counted expert loads; `deepstack_noc` tables, their rows for each plan (plans, 6), keys and rows
-        of the counted dispatches.
+        Rows of `rows.MODEL`, `rows.CHIP` and `rows.PLAN`; items of pipelines and their stages (rows, `rows.ITEMS` + 1);
+        keys and values of the counted expert loads; `deepstack_noc` tables, keys and rows of the counted dispatches.
     loads, machine_inputs : record arrays, (shared, load) and (shared, machine)
         Rows of `rows.LOAD` and `rows.MACHINE_INPUT`.
     scratch : tuple of arrays
@@ -65,14 +64,16 @@ def price_block(tables, loads, machine_inputs, scratch, wanted, needs, results, 
     results : float array, (rows, shared, load, machine)
     reasons, warnings : uint8 arrays, (shared, load, machine)
     """
-    models, chips, stages, keys, counted, network, rows_of_plans, dispatch_keys, dispatch_rows = tables
+    models, chips, plans, stages, keys, counted, network, dispatch_keys, dispatch_rows = tables
     machines, experts, works, extras, items, steps, comm, prices, times = scratch
     footprint, prefill, prefill_details, first, first_details, decode, decode_details, loads_of_experts, energy = needs
-    passes = prefill or first or decode or energy
+    first = first or decode
+    passes = prefill or first or energy
     sums = decode or energy
     need_load = passes or footprint or loads_of_experts
     values = np.zeros(len(outputs.OUTPUTS))
     active = np.empty(ITEMS, np.int64)
+    stack, before, after = np.empty((STACK, 2)), np.zeros(ITEMS), np.zeros(ITEMS)
     priced = np.zeros(network[0].shape[0], np.int64)
     rates = np.full((len(RATE_FIELDS), 1), np.nan)
     edition = 0
@@ -86,15 +87,16 @@ def price_block(tables, loads, machine_inputs, scratch, wanted, needs, results, 
             machine_row(machine_inputs[s, i], machines[i])
         for r in range(loads.shape[1]):
             load = loads[s, r]
-            model = models[load.model]
-            chip = chips[load.chip]
-            load_reason = load.reason
+            plan = plans[load.plan]
+            model = models[plan.model]
+            chip = chips[plan.chip]
+            load_reason = point.load_reason(plan, load)
             bits = 0
             n_active = 0
-            whole, start, stop = load.stages_start, load.stages_start + 1, load.stages_stop
-            micro_batch = up(load.batch_size, max(load.pp, 1.0))
+            whole, start, stop = plan.stages_start, plan.stages_start + 1, plan.stages_stop
+            micro_batch = up(load.batch_size, max(plan.pp, 1.0))
             if load_reason == validity.VALID:
-                bits = point.load_warnings(model, load)
+                bits = point.load_warnings(model, plan, load)
             if need_load and load_reason == validity.VALID:
                 routed = False
                 for item in range(ITEMS):
@@ -104,8 +106,8 @@ def price_block(tables, loads, machine_inputs, scratch, wanted, needs, results, 
                         routed = routed or (item < KINDS and item % 2 == 1)
                 if routed:
                     for phase in range(2):
-                        query = up(load.input_seq_len, load.cp) if phase == PREFILL else 1.0
-                        expert_load(model, load, chip.blen, phase, query, keys, counted, experts[phase])
+                        query = up(load.input_seq_len, plan.cp) if phase == PREFILL else 1.0
+                        expert_load(model, plan, load, chip.blen, phase, query, keys, counted, experts[phase])
                         values[outputs.EXPERT_LOADS + 3 * phase] = experts[phase].imbalance
                         values[outputs.EXPERT_LOADS + 3 * phase + 1] = experts[phase].pairs
                         values[outputs.EXPERT_LOADS + 3 * phase + 2] = experts[phase].active
@@ -114,18 +116,18 @@ def price_block(tables, loads, machine_inputs, scratch, wanted, needs, results, 
                 else:
                     for place in range(6):
                         values[outputs.EXPERT_LOADS + place] = np.nan
-                if load.tp * load.pp * load.cp * load.moe_tp * load.moe_ep > 1.0 and load_reason == validity.VALID:
+                if plan.tp * plan.pp * plan.cp * plan.moe_tp * plan.moe_ep > 1.0 and load_reason == validity.VALID:
                     if read_rates(load, rates):
                         edition += 1
                     for phase in range(2):
                         if not price_collectives(
                             model,
+                            plan,
                             load,
                             phase,
                             routed,
                             experts[phase],
                             network,
-                            rows_of_plans[load.collectives],
                             dispatch_keys,
                             dispatch_rows,
                             rates,
@@ -149,16 +151,24 @@ def price_block(tables, loads, machine_inputs, scratch, wanted, needs, results, 
                     items[PREFILL, item].comm = items[DECODE, item].comm = 0.0
                     if item < KINDS:
                         layer_work(
-                            model, chip, load, item >= 2, item % 2 == 1, experts[PREFILL], experts[DECODE], works[item]
+                            model,
+                            chip,
+                            plan,
+                            load,
+                            item >= 2,
+                            item % 2 == 1,
+                            experts[PREFILL],
+                            experts[DECODE],
+                            works[item],
                         )
                         items[PREFILL, item].comm, _ = report.layer_comm(comm[PREFILL], item)
                         items[DECODE, item].comm, emitted = report.layer_comm(comm[DECODE], item)
                         noc_energy += stages[whole, item] * emitted
-                noc_energy = (noc_energy / load.pp + comm[DECODE, TRANSFER].energy) / micro_batch
+                noc_energy = (noc_energy / plan.pp + comm[DECODE, TRANSFER].energy) / micro_batch
                 if np.isnan(load.l1_pj_per_bit):
                     noc_energy = np.nan
                 values[outputs.NOC_ENERGY_PER_TOKEN] = noc_energy
-                extras_work(model, chip, load, extras[0])
+                extras_work(model, chip, plan, load, extras[0])
             if footprint and n_active > 0:
                 # the stage that holds most, the first of equals
                 weights = kv = 0.0
@@ -206,17 +216,17 @@ def price_block(tables, loads, machine_inputs, scratch, wanted, needs, results, 
                     wave = machine.wave
                     for j in range(n_active):
                         item = active[j]
-                        before, step = items[PREFILL, item], items[DECODE, item]
+                        whole_pass, step = items[PREFILL, item], items[DECODE, item]
                         if item < KINDS:
-                            point.layer_items(works[item], load, wave, sums, before, step, steps[item])
+                            point.layer_items(works[item], plan, load, wave, sums, whole_pass, step, steps[item])
                         elif item == EMBEDDING:
                             cycles, nbytes = extras[0].embedding_cycles, extras[0].embedding_bytes
-                            point.extra_item(cycles, nbytes, wave, True, before)
+                            point.extra_item(cycles, nbytes, wave, True, whole_pass)
                             point.extra_item(cycles, nbytes, wave, False, step)
                         else:
                             asked = load.include_lm_head > 0.0
                             cycles, nbytes = extras[0].head_cycles, extras[0].head_bytes
-                            point.extra_item(cycles, nbytes, wave, asked or model.moe_composition > 0.0, before)
+                            point.extra_item(cycles, nbytes, wave, asked or model.moe_composition > 0.0, whole_pass)
                             point.extra_item(cycles, nbytes, wave, asked, step)
                 bottleneck = start
                 for phase in range(2):
@@ -238,7 +248,7 @@ def price_block(tables, loads, machine_inputs, scratch, wanted, needs, results, 
                             slowest = seconds
                             bottleneck = stage
                     transfer = comm[phase, TRANSFER].seconds
-                    values[output + outputs.LATENCY] = latency + (load.pp - 1.0) * transfer
+                    values[output + outputs.LATENCY] = latency + (plan.pp - 1.0) * transfer
                     values[output + outputs.PERIOD] = slowest + transfer
                     values[output + outputs.TRANSFER_TIME] = transfer
                     values[output + outputs.BOTTLENECK] = stages[bottleneck, STAGE_INDEX]
@@ -255,29 +265,40 @@ def price_block(tables, loads, machine_inputs, scratch, wanted, needs, results, 
                     values[outputs.PREFILL + outputs.LATENCY] + values[outputs.FIRST_DECODE + outputs.LATENCY]
                 )
                 if decode:
-                    if stop - start == 1:
+                    # the slowest stage of the first step stays the slowest if it has as many of all items that count
+                    always = True
+                    for stage in range(start, stop):
+                        for j in range(n_active):
+                            item = active[j]
+                            if stages[stage, item] > stages[bottleneck, item] and items[DECODE, item].read > 0.0:
+                                always = False
+                    if always:
                         seconds = 0.0
                         for j in range(n_active):
                             item = active[j]
                             if item < KINDS:
-                                elapsed = layer_steps(works[item], steps[item], items[DECODE, item].comm, machine, load)
+                                elapsed = layer_steps(
+                                    works[item], steps[item], items[DECODE, item].comm, machine, plan, load
+                                )
                             else:
                                 elapsed = point.item_seconds(items[DECODE, item], machine) * load.output_seq_len
-                            seconds += stages[start, item] * elapsed
+                            seconds += stages[bottleneck, item] * elapsed
                     else:
-                        seconds = pipeline_steps(stages, start, stop, works, steps, items[DECODE], machine, load)
+                        seconds = pipeline_steps(
+                            stages, start, stop, works, steps, items[DECODE], machine, plan, load, stack, before, after
+                        )
                     seconds += comm[DECODE, TRANSFER].seconds * load.output_seq_len
                     values[outputs.DECODE_TIME] = seconds
                     values[outputs.TPS] = micro_batch * load.output_seq_len / seconds
-                    values[outputs.TPS_PER_SEQUENCE] = load.output_seq_len / (load.pp * seconds)
+                    values[outputs.TPS_PER_SEQUENCE] = load.output_seq_len / (plan.pp * seconds)
                 if decode_details:
                     # of the stage that is the bottleneck of the first step
                     report.decode_details(
-                        works, steps, items[DECODE], stages[bottleneck], load, machine, comm[DECODE], values
+                        works, steps, items[DECODE], stages[bottleneck], plan, load, machine, comm[DECODE], values
                     )
                 if energy:
-                    devices = load.tp * load.cp * load.dp
-                    spent = report.decode_dram_energy(works, steps, items[DECODE], stages[whole], load, machine)
+                    devices = plan.tp * plan.cp * plan.dp
+                    spent = report.decode_dram_energy(works, steps, items[DECODE], stages[whole], plan, load, machine)
                     per_token = devices * spent / (micro_batch * load.output_seq_len)
                     values[outputs.DRAM_ENERGY_PER_TOKEN] = per_token
                     values[outputs.ENERGY_PER_TOKEN] = (per_token + noc_energy) * 1e-12

@@ -85,22 +85,22 @@ def row_price(rows, algorithms, stages, row, nbytes, prices, times, out):
 
 
 @kernel
-def dispatch_bytes(model, load, tokens, imbalance):
+def dispatch_bytes(model, plan, load, tokens, imbalance):
     """Bytes that every rank sends to every other when tokens are dispatched uniformly."""
     token_bytes = np.floor(model.hidden_size * load.activation_bytes)
-    ranks = load.moe_dp * load.moe_ep
-    return np.floor(np.ceil(tokens / ranks) * model.top_k / load.moe_ep * token_bytes * imbalance)
+    ranks = plan.moe_dp * plan.moe_ep
+    return np.floor(np.ceil(tokens / ranks) * model.top_k / plan.moe_ep * token_bytes * imbalance)
 
 
 @kernel
 def price_collectives(
     model,
+    plan,
     load,
     phase,
     moe,
     experts,
     tables,
-    rows_of_plan,
     dispatch_keys,
     dispatch_rows,
     rates,
@@ -116,37 +116,37 @@ def price_collectives(
     Returns whether the dispatch of the experts could be counted.
     """
     h = model.hidden_size
-    b = sequences(load)
-    s = up(load.input_seq_len, load.cp) if phase == 0 else 1.0
+    b = sequences(plan, load)
+    s = up(load.input_seq_len, plan.cp) if phase == 0 else 1.0
     activations = b * s * h * load.activation_bytes
     for collective in range(TRANSFER + 1):
         comm[collective].seconds = 0.0
         comm[collective].energy = 0.0
-    if load.tp > 1.0:
-        price(tables, rows_of_plan[0], activations, rates, edition, priced, prices, times, comm[TP_ALL_REDUCE])
-    if load.cp > 1.0:
+    if plan.tp > 1.0:
+        price(tables, plan.tp_all_reduce, activations, rates, edition, priced, prices, times, comm[TP_ALL_REDUCE])
+    if plan.cp > 1.0:
         if phase == 0:
-            gathered = 2.0 * b * load.input_seq_len * kv_heads_of_device(model, load) * model.head_dim
+            gathered = 2.0 * b * load.input_seq_len * kv_heads_of_device(model, plan) * model.head_dim
             nbytes = gathered * load.kv_write_bytes
-            price(tables, rows_of_plan[2], nbytes, rates, edition, priced, prices, times, comm[CP_GATHER])
+            price(tables, plan.cp_all_gather, nbytes, rates, edition, priced, prices, times, comm[CP_GATHER])
         else:
-            nbytes = b * (model.heads / load.tp) * model.head_dim * load.activation_bytes
-            price(tables, rows_of_plan[1], nbytes, rates, edition, priced, prices, times, comm[CP_COMBINE])
-    if load.pp > 1.0:
-        price(tables, rows_of_plan[5], activations, rates, edition, priced, prices, times, comm[TRANSFER])
+            nbytes = b * (model.heads / plan.tp) * model.head_dim * load.activation_bytes
+            price(tables, plan.cp_all_reduce, nbytes, rates, edition, priced, prices, times, comm[CP_COMBINE])
+    if plan.pp > 1.0:
+        price(tables, plan.transfer, activations, rates, edition, priced, prices, times, comm[TRANSFER])
     if not moe:
         return True
-    if load.moe_tp > 1.0:
+    if plan.moe_tp > 1.0:
         nbytes = experts.pairs * h * load.activation_bytes
-        price(tables, rows_of_plan[4], nbytes, rates, edition, priced, prices, times, comm[MOE_TP_ALL_REDUCE])
-    if load.moe_ep > 1.0:
-        micro_batch = up(load.batch_size, load.pp)
+        price(tables, plan.moe_tp_all_reduce, nbytes, rates, edition, priced, prices, times, comm[MOE_TP_ALL_REDUCE])
+    if plan.moe_ep > 1.0:
+        micro_batch = up(load.batch_size, plan.pp)
         tokens = micro_batch * s
         if tokens >= DISPATCHED_TOKENS:
-            row = rows_of_plan[3]
-            nbytes = dispatch_bytes(model, load, tokens, experts.imbalance)
+            row = plan.ep_all_to_all
+            nbytes = dispatch_bytes(model, plan, load, tokens, experts.imbalance)
         else:
-            key = find_key(load.dispatch_group, phase, int(micro_batch), int(s))
+            key = find_key(plan.dispatch_group, phase, int(micro_batch), int(s))
             row = dispatch_rows[np.searchsorted(dispatch_keys, key)]
             nbytes = np.floor(h * load.activation_bytes)
             if row < 0:

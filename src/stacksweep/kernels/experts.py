@@ -56,25 +56,25 @@ def closed_form_imbalance(experts, top_k, ep, tokens, replicas):
 
 
 @kernel
-def expert_load(model, load, blen, phase, query, keys, counted, out):
+def expert_load(model, plan, load, blen, phase, query, keys, counted, out):
     """
     Fill the row `out` of `rows.EXPERTS` for a phase (0 prefill, 1 decode) with query length `query`.
 
     `keys` are the sorted keys of the counted loads, `counted` their pairs, active experts and BLEN blocks.
     """
-    experts, top_k, ep = model.experts, model.top_k, load.moe_ep
-    micro_batch = up(load.batch_size, load.pp)
-    group_tokens = up(micro_batch, load.moe_dp) * query
+    experts, top_k, ep = model.experts, model.top_k, plan.moe_ep
+    micro_batch = up(load.batch_size, plan.pp)
+    group_tokens = up(micro_batch, plan.moe_dp) * query
     local = experts / ep
     out.tokens = up(group_tokens, ep)
     balanced_pairs = up(group_tokens * top_k, ep)
-    if load.routing_group == BALANCED:
+    if plan.routing_group == BALANCED:
         out.pairs = balanced_pairs
         out.active = local
         out.blocks = local * up(up(group_tokens * top_k, experts), blen)
         out.imbalance = 1.0
     elif micro_batch * query >= COUNTED_TOKENS:
-        imbalance = closed_form_imbalance(experts, top_k, ep, group_tokens, load.moe_tp * load.moe_dp)
+        imbalance = closed_form_imbalance(experts, top_k, ep, group_tokens, plan.moe_tp * plan.moe_dp)
         out.pairs = np.rint(out.tokens * top_k * imbalance)
         least = down(out.pairs, local)
         fuller = out.pairs - least * local
@@ -82,7 +82,7 @@ def expert_load(model, load, blen, phase, query, keys, counted, out):
         out.blocks = fuller * up(least + 1.0, blen) + (local - fuller) * up(least, blen)
         out.imbalance = out.pairs / balanced_pairs
     else:
-        row = np.searchsorted(keys, find_key(load.routing_group, phase, int(micro_batch), int(query)))
+        row = np.searchsorted(keys, find_key(plan.routing_group, phase, int(micro_batch), int(query)))
         out.pairs = counted[row, 0]
         out.active = counted[row, 1]
         out.blocks = counted[row, 2]

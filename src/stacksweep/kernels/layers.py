@@ -17,30 +17,30 @@ ISSUE_FACTOR = 2.0
 
 
 @kernel
-def sequences(load):
+def sequences(plan, load):
     """Sequences that one device works on at a time."""
-    return up(up(load.batch_size, load.pp), load.dp)
+    return up(up(load.batch_size, plan.pp), plan.dp)
 
 
 @kernel
-def kv_heads_of_device(model, load):
+def kv_heads_of_device(model, plan):
     """KV heads on one device: split over tp, or one, replicated."""
-    return max(model.kv_heads / load.tp, 1.0)
+    return max(model.kv_heads / plan.tp, 1.0)
 
 
 @kernel
-def attention_steps(model, chip, load, sliding, out):
+def attention_steps(model, chip, plan, load, sliding, out):
     """
     Fill the cycles of attention in a decode step, without the issue factor, into a row of `rows.WORK`.
 
     Returns the cycles that do not depend on the attended tokens.
     """
-    b = sequences(load)
-    heads = model.heads / load.tp
+    b = sequences(plan, load)
+    heads = model.heads / plan.tp
     out.blen, out.vlen, out.mlen = chip.blen, chip.vlen, chip.mlen
     out.per_blen = out.per_vlen = out.per_vlen_and_sink = 0.0
     if not sliding:
-        kv_heads = kv_heads_of_device(model, load)
+        kv_heads = kv_heads_of_device(model, plan)
         out.per_mlen = cycles.flash_decode_tile(chip, heads, kv_heads, model.head_dim) * kv_heads * b
         return 0.0
     depth = up(model.head_dim, chip.blen)
@@ -52,23 +52,23 @@ def attention_steps(model, chip, load, sliding, out):
 
 
 @kernel
-def layer_work(model, chip, load, sliding, moe, prefill_experts, decode_experts, out):
+def layer_work(model, chip, plan, load, sliding, moe, prefill_experts, decode_experts, out):
     """Fill the row `out` of `rows.WORK` for one kind of layer."""
     h, d = model.hidden_size, model.head_dim
-    b = sequences(load)
-    s = up(load.input_seq_len, load.cp)
+    b = sequences(plan, load)
+    s = up(load.input_seq_len, plan.cp)
     t = s * b
-    heads = model.heads / load.tp
-    kv_heads = kv_heads_of_device(model, load)
-    ffn = up(model.intermediate_size, load.tp)
-    width = up(model.expert_width, load.moe_tp)
+    heads = model.heads / plan.tp
+    kv_heads = kv_heads_of_device(model, plan)
+    ffn = up(model.intermediate_size, plan.tp)
+    width = up(model.expert_width, plan.moe_tp)
 
     # cycles; activations spill once in each norm, projection and residual of the prefill
     second_residual = model.moe_composition
     spill = cycles.spill(chip, h * t)
-    attention_spill = spill * (2.0 + 1.0 / load.tp)
+    attention_spill = spill * (2.0 + 1.0 / plan.tp)
     shared = cycles.rms(chip, h, t) + cycles.residual(chip, h, t)
-    projection = cycles.projection(chip, h, model.heads, model.kv_heads, d, t) / load.tp
+    projection = cycles.projection(chip, h, model.heads, model.kv_heads, d, t) / plan.tp
     mlp = cycles.rms(chip, h, t) + spill + second_residual * (cycles.residual(chip, h, t) + spill)
     if sliding:
         attention = cycles.sliding_prefill(chip, heads, d, s, model.window, b)
@@ -76,9 +76,9 @@ def layer_work(model, chip, load, sliding, moe, prefill_experts, decode_experts,
         attention = cycles.flash_prefill(chip, heads, kv_heads, d, s, load.input_seq_len, b)
     out.prefill_cycles = shared + attention_spill + projection + attention + mlp
 
-    base = attention_steps(model, chip, load, sliding, out)
+    base = attention_steps(model, chip, plan, load, sliding, out)
     base += 2.0 * cycles.rms(chip, h, b) + (1.0 + second_residual) * cycles.residual(chip, h, b)
-    base += cycles.projection(chip, h, model.heads, model.kv_heads, d, b) / load.tp
+    base += cycles.projection(chip, h, model.heads, model.kv_heads, d, b) / plan.tp
 
     # weights: what a pass reads, and what the device holds
     attention_weights = 2.0 * h * heads * d + 2.0 * h * kv_heads * d
@@ -100,7 +100,7 @@ def layer_work(model, chip, load, sliding, moe, prefill_experts, decode_experts,
         )
         prefill_mlp = router + prefill_experts.active * expert
         decode_mlp = router + decode_experts.active * expert
-        held_mlp = router + model.experts / load.moe_ep * expert
+        held_mlp = router + model.experts / plan.moe_ep * expert
     else:
         out.prefill_cycles += cycles.feed_forward(chip, h, ffn, t)
         base += cycles.feed_forward(chip, h, ffn, b)
@@ -121,20 +121,20 @@ def layer_work(model, chip, load, sliding, moe, prefill_experts, decode_experts,
     rereads = up(s, chip.mlen)
     out.prefill_kv_read = rereads * out.kv_elements * min(load.input_seq_len, out.kv_cap) * load.kv_read_bytes
     out.prefill_kv_write = out.kv_elements * s * load.kv_write_bytes
-    out.decode_kv_write = out.kv_elements * (1.0 / load.cp) * load.kv_write_bytes
-    held = min(up(load.input_seq_len + load.output_seq_len, load.cp), out.kv_cap)
+    out.decode_kv_write = out.kv_elements * (1.0 / plan.cp) * load.kv_write_bytes
+    held = min(up(load.input_seq_len + load.output_seq_len, plan.cp), out.kv_cap)
     out.held_kv = out.kv_elements * held * load.kv_write_bytes
     sites = 4.0 + second_residual
     out.prefill_spill = sites * max(0.0, h * t - chip.sram) * load.activation_bytes
 
 
 @kernel
-def extras_work(model, chip, load, out):
+def extras_work(model, chip, plan, load, out):
     """Fill the row `out` of `rows.EXTRAS`: embedding in prefill, LM head per pass."""
     h = model.hidden_size
-    b = sequences(load)
-    t = up(load.input_seq_len, load.cp) * b
-    vocabulary = up(model.vocab_size, load.tp)
+    b = sequences(plan, load)
+    t = up(load.input_seq_len, plan.cp) * b
+    vocabulary = up(model.vocab_size, plan.tp)
     out.embedding_cycles = cycles.embedding(chip, h, t)
     out.embedding_bytes = t * h * load.activation_bytes
     out.head_cycles = cycles.lm_head(chip, h, vocabulary, b)

@@ -13,17 +13,25 @@ from stacksweep.kernels.decode import round_up
 
 
 @kernel
-def load_warnings(model, load):
+def load_reason(plan, load):
+    """Why a load cannot be, the reasons of its plan and of the prompt's length in their order."""
+    if plan.cp > load.input_seq_len and (plan.reason == validity.VALID or plan.reason > validity.CP_PROMPT):
+        return validity.CP_PROMPT
+    return plan.reason
+
+
+@kernel
+def load_warnings(model, plan, load):
     """Warning bits that follow from the load alone."""
     bits = 0
-    micro_batch = up(load.batch_size, load.pp)
-    if micro_batch < load.dp:
+    micro_batch = up(load.batch_size, plan.pp)
+    if micro_batch < plan.dp:
         bits |= validity.IDLE_RANKS
-    if micro_batch * load.pp != load.batch_size:
+    if micro_batch * plan.pp != load.batch_size:
         bits |= validity.BATCH_NOT_MULTIPLE_OF_PP
-    if load.pp > 1.0 and up(model.layers, load.pp) * (load.pp - 1.0) >= model.layers:
+    if plan.pp > 1.0 and up(model.layers, plan.pp) * (plan.pp - 1.0) >= model.layers:
         bits |= validity.EMPTY_STAGES
-    if load.tp > model.kv_heads:
+    if plan.tp > model.kv_heads:
         bits |= validity.KV_HEADS_REPLICATED
     if model.heads * model.head_dim != model.hidden_size:
         bits |= validity.HEAD_DIM_MISMATCH
@@ -31,13 +39,13 @@ def load_warnings(model, load):
 
 
 @kernel
-def attended_range(load):
+def attended_range(plan, load):
     """Tokens that the first and the last decode step attend to on one device."""
-    return up(load.input_seq_len, load.cp), up(load.input_seq_len + load.output_seq_len - 1.0, load.cp)
+    return up(load.input_seq_len, plan.cp), up(load.input_seq_len + load.output_seq_len - 1.0, plan.cp)
 
 
 @kernel
-def layer_items(work, load, wave, needs_decode, prefill, step, steps):
+def layer_items(work, plan, load, wave, needs_decode, prefill, step, steps):
     """
     Round the streams of a layer to waves.
 
@@ -48,7 +56,7 @@ def layer_items(work, load, wave, needs_decode, prefill, step, steps):
     prefill.cycles = work.prefill_cycles
     prefill.read = round_up(work.prefill_weights, wave) + round_up(work.prefill_kv_read, wave) + spill
     prefill.write = round_up(work.prefill_kv_write, wave) + spill
-    first, last = attended_range(load)
+    first, last = attended_range(plan, load)
     weights = round_up(work.decode_weights, wave)
     step.cycles = decode.step_cycles(work, first)
     step.read = weights + decode.step_kv_read(work, wave, first)

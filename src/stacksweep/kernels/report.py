@@ -84,19 +84,19 @@ def pass_details(items, counts, machine, comm, values, output):
 
 
 @kernel
-def layer_totals(work, steps, load, machine):
+def layer_totals(work, steps, plan, load, machine):
     """
     Add up all decode steps of a layer.
 
     Returns cycles and bytes read, and steps, cycles and KV bytes of those in which memory takes longer than compute.
     """
-    first, last = attended_range(load)
+    first, last = attended_range(plan, load)
     cycles, kv_read = steps.cycles, steps.kv_read
     bound, bound_cycles, bound_kv = bound_steps(work, steps, machine, first, last, True)
-    if load.cp > 1.0:
-        cycles, kv_read = load.cp * cycles, load.cp * kv_read
-        bound, bound_cycles, bound_kv = load.cp * bound, load.cp * bound_cycles, load.cp * bound_kv
-        at_first, at_last = missing_steps(load)
+    if plan.cp > 1.0:
+        cycles, kv_read = plan.cp * cycles, plan.cp * kv_read
+        bound, bound_cycles, bound_kv = plan.cp * bound, plan.cp * bound_cycles, plan.cp * bound_kv
+        at_first, at_last = missing_steps(plan, load)
         for end in range(2):
             x = first if end == 0 else last
             missing = at_first if end == 0 else at_last
@@ -113,7 +113,7 @@ def layer_totals(work, steps, load, machine):
 
 
 @kernel
-def decode_details(works, steps, items, counts, load, machine, comm, values):
+def decode_details(works, steps, items, counts, plan, load, machine, comm, values):
     """Report all decode steps of a stage, as `pass_details` does for one."""
     compute_time = memory_time = bound_time = read = write = 0.0
     tokens = load.output_seq_len
@@ -123,7 +123,9 @@ def decode_details(works, steps, items, counts, load, machine, comm, values):
         item_write = items[item].write * tokens
         if item < KINDS:
             fixed = steps[item].fixed
-            item_cycles, kv_read, bound, bound_cycles, bound_kv = layer_totals(works[item], steps[item], load, machine)
+            item_cycles, kv_read, bound, bound_cycles, bound_kv = layer_totals(
+                works[item], steps[item], plan, load, machine
+            )
             item_read = (fixed - items[item].write) * tokens + kv_read
             bound_bytes = fixed * bound + bound_kv
         else:
@@ -144,18 +146,18 @@ def decode_details(works, steps, items, counts, load, machine, comm, values):
 
 
 @kernel
-def decode_dram_energy(works, steps, items, counts, load, machine):
+def decode_dram_energy(works, steps, items, counts, plan, load, machine):
     """Energy in pJ of the DRAM accesses of all decode steps of a device that holds `counts` items."""
     read = write = 0.0
-    first, last = attended_range(load)
-    at_first, at_last = missing_steps(load)
+    first, last = attended_range(plan, load)
+    at_first, at_last = missing_steps(plan, load)
     tokens = load.output_seq_len
     for item in range(ITEMS):
         if counts[item] > 0.0:
             write += counts[item] * items[item].write * tokens
             if item < KINDS:
-                kv_read = load.cp * steps[item].kv_read
-                if load.cp > 1.0:
+                kv_read = plan.cp * steps[item].kv_read
+                if plan.cp > 1.0:
                     kv_read -= at_first * decode.step_kv_read(works[item], machine.wave, first)
                     kv_read -= at_last * decode.step_kv_read(works[item], machine.wave, last)
                 read += counts[item] * ((steps[item].fixed - items[item].write) * tokens + kv_read)

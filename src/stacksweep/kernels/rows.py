@@ -1,8 +1,9 @@
 """
 The rows that kernels read and write: numpy record types, and the numbering of the results.
 
-A design point is a *load row* (what one device has to do: model, plan, load, storage widths) joined with a *machine
-row* (what it does it with: memory, clock, overlap policy). Load rows name their model and chip by row number.
+A design point is a *load row* (what there is to do: a plan, the load, storage widths, rates of the network) joined
+with a *machine row* (what a device does it with: memory, clock, overlap policies). A load row names its plan by row
+number, a plan its model and chip.
 """
 
 import numpy as np
@@ -48,8 +49,18 @@ STORAGE_FIELDS = ("weight_bytes", "kv_read_bytes", "kv_write_bytes", "activation
 
 LOAD_FIELDS = ("batch_size", "input_seq_len", "output_seq_len", "include_lm_head", *STORAGE_FIELDS)
 
-PLAN_FIELDS = ("tp", "dp", "pp", "cp", "moe_tp", "moe_ep", "moe_dp")
-"""A plan: sizes of the dense scheme (its dp is dp * ep), and tp, ep, dp of the MoE scheme."""
+SIZE_FIELDS = ("tp", "dp", "pp", "cp", "moe_tp", "moe_ep", "moe_dp")
+"""Sizes of a plan: of the dense scheme (its dp is dp * ep), and tp, ep, dp of the MoE scheme."""
+
+NETWORK_FIELDS = (
+    "tp_all_reduce",
+    "cp_all_reduce",
+    "cp_all_gather",
+    "ep_all_to_all",
+    "moe_tp_all_reduce",
+    "transfer",
+)
+"""Rows of the network's tables that a plan uses."""
 
 RATE_FIELDS = tuple(
     f"l{level}_{rate}" for rate in ("latency", "bandwidth", "center_capacity", "pj_per_bit") for level in (1, 2, 3)
@@ -98,19 +109,19 @@ def _floats(*names: str) -> list[tuple[str, str]]:
 
 MODEL = np.dtype(_floats(*MODEL_FIELDS))
 CHIP = np.dtype(_floats("mlen", "blen", "vlen", "hlen", "sram", "prefetch", *INSTRUCTIONS))
-LOAD = np.dtype(
+PLAN = np.dtype(
     [
-        ("model", "i8"),
-        ("chip", "i8"),
-        ("routing_group", "i8"),
-        ("dispatch_group", "i8"),
-        ("collectives", "i8"),
-        ("stages_start", "i8"),
-        ("stages_stop", "i8"),
-        ("reason", "i8"),
-        *_floats(*LOAD_FIELDS, *PLAN_FIELDS, *RATE_FIELDS),
+        *(
+            (name, "i8")
+            for name in ("model", "chip", "reason", "stages_start", "stages_stop", "routing_group", "dispatch_group")
+        ),
+        *((name, "i8") for name in NETWORK_FIELDS),
+        *_floats(*SIZE_FIELDS),
     ]
 )
+"""A model on a chip under a plan; of the pipeline's stages the whole comes first."""
+
+LOAD = np.dtype([("plan", "i8"), *_floats(*LOAD_FIELDS, *RATE_FIELDS)])
 MACHINE_INPUT = np.dtype(
     [
         ("stacked", "?"),

@@ -12,19 +12,22 @@ from stacksweep.kernels._compile import kernel
 from stacksweep.kernels.point import attended_range, item_seconds, with_comm
 from stacksweep.kernels.rows import ITEMS, KINDS
 
+STACK = 128
+"""Ranges that wait to be summed: more than a range can be halved, twice over."""
+
 SHORT = 4.0
 """Ranges of up to so many steps are priced one by one."""
 
 
 @kernel
-def missing_steps(load):
+def missing_steps(plan, load):
     """Count the steps that the first and the last number of attended tokens lack to cp."""
-    first, last = attended_range(load)
+    first, last = attended_range(plan, load)
     if first == last:
-        return load.cp - load.output_seq_len, 0.0
-    at_first = first * load.cp - load.input_seq_len + 1.0
-    at_last = load.output_seq_len - at_first - (last - first - 1.0) * load.cp
-    return load.cp - at_first, load.cp - at_last
+        return plan.cp - load.output_seq_len, 0.0
+    at_first = first * plan.cp - load.input_seq_len + 1.0
+    at_last = load.output_seq_len - at_first - (last - first - 1.0) * plan.cp
+    return plan.cp - at_first, plan.cp - at_last
 
 
 @kernel
@@ -90,15 +93,15 @@ def layer_sum(work, steps, comm, machine, first, last, whole):
 
 
 @kernel
-def layer_steps(work, steps, comm, machine, load):
+def layer_steps(work, steps, comm, machine, plan, load):
     """Seconds of a layer over all decode steps."""
-    first, last = attended_range(load)
+    first, last = attended_range(plan, load)
     total = layer_sum(work, steps, comm, machine, first, last, True)
-    if load.cp == 1.0:
+    if plan.cp == 1.0:
         return total
-    at_first, at_last = missing_steps(load)
+    at_first, at_last = missing_steps(plan, load)
     return (
-        load.cp * total
+        plan.cp * total
         - at_first * step_seconds(work, steps, comm, machine, first)
         - at_last * step_seconds(work, steps, comm, machine, last)
     )
@@ -144,7 +147,7 @@ def dominates(stages, one, other, before, after):
 
 
 @kernel
-def pipeline_sum(stages, start, stop, works, steps, items, machine, first, last):
+def pipeline_sum(stages, start, stop, works, steps, items, machine, first, last, stack, before, after):
     """
     Seconds of the slowest stage over x = first … last.
 
@@ -199,16 +202,15 @@ def pipeline_sum(stages, start, stop, works, steps, items, machine, first, last)
 
 
 @kernel
-def pipeline_steps(stages, start, stop, works, steps, items, machine, load):
-    """Seconds of the slowest stage over all decode steps."""
-    first, last = attended_range(load)
-    total = pipeline_sum(stages, start, stop, works, steps, items, machine, first, last)
-    if load.cp == 1.0:
+def pipeline_steps(stages, start, stop, works, steps, items, machine, plan, load, stack, before, after):
+    """Seconds of the slowest stage over all decode steps; the last three are working memory of `pipeline_sum`."""
+    first, last = attended_range(plan, load)
+    total = pipeline_sum(stages, start, stop, works, steps, items, machine, first, last, stack, before, after)
+    if plan.cp == 1.0:
         return total
-    times = np.zeros(ITEMS)
-    at_first, at_last = missing_steps(load)
-    kind_times(works, steps, items, machine, first, times)
-    seconds_first, _ = slowest_stage(stages, start, stop, times)
-    kind_times(works, steps, items, machine, last, times)
-    seconds_last, _ = slowest_stage(stages, start, stop, times)
-    return load.cp * total - at_first * seconds_first - at_last * seconds_last
+    at_first, at_last = missing_steps(plan, load)
+    kind_times(works, steps, items, machine, first, before)
+    seconds_first, _ = slowest_stage(stages, start, stop, before)
+    kind_times(works, steps, items, machine, last, after)
+    seconds_last, _ = slowest_stage(stages, start, stop, after)
+    return plan.cp * total - at_first * seconds_first - at_last * seconds_last

@@ -19,9 +19,11 @@ REASONS = {
 """Names and meanings of the reasons, in the order in which they are looked for; the code is the position."""
 
 VALID = 0
-CONNECTED_LAYERS = list(REASONS).index("connected_layers")
-THERMAL = list(REASONS).index("thermal")
-ROUTING_TRACE = list(REASONS).index("routing_trace")
+CODES = {name: code for code, name in enumerate(REASONS)}
+CP_PROMPT = CODES["cp_prompt"]
+CONNECTED_LAYERS = CODES["connected_layers"]
+THERMAL = CODES["thermal"]
+ROUTING_TRACE = CODES["routing_trace"]
 
 WARNINGS = {
     "idle_ranks": "the micro-batch has fewer sequences than there are data-parallel ranks",
