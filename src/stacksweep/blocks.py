@@ -15,7 +15,7 @@ from stacksweep.tables import RowBuffer
 BLOCK_POINTS = 2**15
 """Points priced at a time by one thread: many against the cost of a block, few against the cache."""
 
-BLOCK_ROWS = 2**13
+BLOCK_ROWS = 2**12
 """Load rows or machine rows of a block at the most."""
 
 Ranges = tuple[range, range, range]
@@ -130,22 +130,23 @@ class Worker:
         self._machines = RowBuffer(rows.MACHINE_INPUT, problem.machine, shared * machine)
         self._scratch = (
             np.empty(machine, rows.MACHINE),
-            np.empty(2, rows.EXPERTS),
+            np.empty(shared * load, np.int64),
+            np.empty((shared * load, 2), rows.EXPERTS),
             np.empty(rows.KINDS, rows.WORK),
             np.empty(1, rows.EXTRAS),
             np.empty((2, rows.ITEMS), rows.ITEM),
             np.empty(rows.KINDS, rows.STEPS),
-            np.empty((2, rows.TRANSFER + 1), rows.COMM),
+            np.empty((shared * load, 2, rows.COMM_SLOTS, 2)),
+            np.full((len(rows.RATE_FIELDS), 1), np.nan),
             np.empty((len(network.patterns), 3, 1)),
-            np.empty((max(int((network.rows[:, 1] - network.rows[:, 0]).max()), rows.ITEMS), 2)),
         )
-        self._real = np.empty(wanted.size * points, raw.real.dtype)
+        self._real = np.empty(wanted.size * points)
         self._reasons = np.empty(points, np.uint8)
         self._warnings = np.empty(points, np.uint8)
 
     def price(self, block: Ranges) -> int:
         """Price a block; returns its points."""
-        from stacksweep.kernels.block import price_block, scatter
+        from stacksweep.kernels.block import SCATTER, price_block
 
         index: dict[str, Array] = {}
         offsets = []
@@ -174,5 +175,5 @@ class Worker:
             (reasons, self._raw.reasons),
             (warnings, self._raw.warnings),
         ):
-            scatter(source, tuple(offsets), bool(load_first), destination)
+            SCATTER[destination.dtype](source, tuple(offsets), bool(load_first), destination)
         return points

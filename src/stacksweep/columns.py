@@ -65,7 +65,22 @@ def distinct(column: Column, *others: Column) -> Column:
     """Keep each value of a column once, where no other column shares its dimensions."""
     if not column.dims or set(column.dims) & set(all_dims(*others)):
         return column
-    return Column((" ".join(column.dims),), np.unique(column.values))
+    return Column(("\0".join(("", *column.dims)),), np.unique(column.values))
+
+
+def _codes(values: Array) -> tuple[Array, int]:
+    """Whole numbers that stand for values, and how many there can be; small whole numbers stand for themselves."""
+    largest = values.max()
+    if largest < SMALL and values.min() >= -1:
+        whole = values.astype(np.int64)
+        if np.array_equal(whole, values):
+            return whole + 1, int(largest) + 2
+    codes, different = pd.factorize(values.ravel())
+    return codes.reshape(values.shape), len(different)
+
+
+SMALL = 2**10
+"""Whole numbers up to this are not worth sorting out."""
 
 
 def number(*columns: Column) -> tuple[Column, list[Array]]:
@@ -85,10 +100,15 @@ def number(*columns: Column) -> tuple[Column, list[Array]]:
     """
     dims = all_dims(*columns)
     code: Any = np.zeros((), np.int64)
+    room = 1
     for column in columns:
         if column.dims:
-            codes, values = pd.factorize(column.values.ravel())
-            code = code * len(values) + aligned(Column(column.dims, codes.reshape(column.values.shape)), dims)
+            codes, count = _codes(column.values)
+            if room * count >= 2**62:
+                code = pd.factorize(np.ravel(code))[0].reshape(np.shape(code))
+                room = int(code.max()) + 1
+            room *= count
+            code = code * count + aligned(Column(column.dims, codes), dims)
     codes, kept = pd.factorize(np.ravel(code))
     first = np.empty(len(kept), np.int64)
     first[codes[::-1]] = np.arange(codes.size)[::-1]

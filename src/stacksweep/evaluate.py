@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from math import prod
 from pathlib import Path
@@ -64,12 +64,24 @@ def sweep(
     **parameters: Any,
 ) -> xr.Dataset:
     """Evaluate a grid, a list of points, or a mixture of both."""
-    if dtype not in ("float64", "float32"):
-        raise ParameterError(f"dtype: got {dtype!r}, needs float64 or float32")
+    dtype = real_dtype(dtype)
+    if not isinstance(outputs, str):
+        outputs = list(outputs) if isinstance(outputs, Iterable) else [outputs]
     results = select(outputs)
     grid, problem = problem_of(parameters, points, results, dtype)
     raw = price(problem, results, np.dtype(dtype), progress)
     return dataset(grid, results, raw, call_attributes(grid, outputs, dtype))
+
+
+def real_dtype(dtype: Any) -> str:
+    """Name of the dtype of real results."""
+    try:
+        name: str = np.dtype(dtype).name
+    except TypeError:
+        name = ""
+    if dtype is None or name not in ("float64", "float32"):
+        raise ParameterError(f"dtype: got {dtype!r}, needs float64 or float32")
+    return name
 
 
 def problem_of(
@@ -322,7 +334,8 @@ def _provenance(profile: Any) -> dict[str, Any]:
         path, sha256 = notes.pop("path", None), notes.pop("sha256", None)
     else:
         path, sha256, notes = profile.provenance.path, profile.provenance.sha256, dict(profile.provenance.notes)
-    return {"name": profile.name, "path": path, "sha256": sha256, "provenance": notes}
+    source = {"path": path, "sha256": sha256} if path else {"content": profile.to_dict()}
+    return {"name": profile.name, **source, "provenance": notes}
 
 
 LISTED_VALUES = 1000

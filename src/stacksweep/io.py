@@ -35,12 +35,20 @@ def save(dataset: xr.Dataset, path: str | os.PathLike[str]) -> None:
         raise IsADirectoryError(f"{target}: is a folder")
     with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
         whole = Path(folder) / target.name
-        if zarr:
-            dataset.to_zarr(whole, consolidated=False)
-            if target.is_dir():
-                shutil.move(target, Path(folder) / "replaced")
-        else:
+        if not zarr:
             dataset.to_netcdf(whole, engine="netcdf4")
             with whole.open("rb") as file:
                 os.fsync(file.fileno())
-        whole.replace(target)
+            whole.replace(target)
+            return
+        dataset.to_zarr(whole, consolidated=False)
+        replaced = Path(f"{folder}.replaced")
+        if target.is_dir():
+            target.rename(replaced)
+        try:
+            whole.rename(target)
+        except BaseException:
+            if replaced.is_dir():
+                replaced.rename(target)
+            raise
+        shutil.rmtree(replaced, ignore_errors=True)

@@ -193,6 +193,7 @@ def plan_rows(plans: Plans, models: Sequence[ModelSpec], reason: Array) -> Array
     table["tp"], table["pp"], table["cp"], table["dp"] = plans.tp, plans.pp, plans.cp, plans.dp * plans.ep
     table["moe_tp"], table["moe_ep"] = moe_scheme(plans, models)
     table["moe_dp"] = plans.dp
+    table["routed"] = np.array([any(spec.moe) for spec in models])[plans.model]
     return table
 
 

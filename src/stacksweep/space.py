@@ -14,6 +14,7 @@ import xarray as xr
 
 from stacksweep.columns import Array, Column
 from stacksweep.parameters import BY_NAME, PARAMETERS, Parameter, ParameterError, parameter
+from stacksweep.results import BY_NAME as RESULTS_BY_NAME
 
 POINT = "point"
 """Dimension of unordered points."""
@@ -96,6 +97,7 @@ def build(arguments: Mapping[str, Any], points: Any = None, loaders: Mapping[str
         column = _column(known, dims, values, loaders)
         _merge_sizes(name, column, sizes)
         for label, coordinate in extra.items():
+            _check_label(name, label, coordinate[1])
             _merge_coordinate(name, label, coordinate, coordinates)
         columns[name] = column
     for known in PARAMETERS:
@@ -108,6 +110,12 @@ def build(arguments: Mapping[str, Any], points: Any = None, loaders: Mapping[str
         own = (column.dims, _labels(known, column), attributes)
         _merge_coordinate(name, known.coordinate, own, coordinates)
         coordinates[known.coordinate] = own
+    for label in coordinates.keys() & {known.coordinate for known in PARAMETERS}:
+        if not any(label == BY_NAME[name].coordinate for name in columns):
+            raise ParameterError(
+                f"coordinate {label!r}: is named after a parameter that this call does not give; give it or drop the "
+                "coordinate"
+            )
     return Space(sizes, columns, coordinates, fills[0] if fills else None)
 
 
@@ -117,31 +125,32 @@ def _is_fill(value: Any) -> bool:
 
 def _columns_of_points(points: Any) -> tuple[dict[str, Any], dict[str, Coordinate]]:
     """Split a table of points into parameters and its own labels."""
-    if hasattr(points, "to_xarray") and hasattr(points, "columns"):
+    labels: dict[str, Coordinate] = {}
+    if isinstance(points, pd.DataFrame):
         if not points.columns.is_unique:
             raise ParameterError("points: a column stands more than once")
-        names = [str(name) for name in points.columns]
-        given = {name: xr.DataArray(points[name].to_numpy(), dims=POINT) for name in names}
+        given = {name: xr.DataArray(points[name].to_numpy(), dims=POINT) for name in points.columns}
+        if points.index.nlevels > 1:
+            raise ParameterError("points: its index has several levels, needs one; see DataFrame.reset_index")
         index = points.index.to_numpy()
-        labels: dict[str, Coordinate] = (
-            {} if np.array_equal(index, np.arange(len(index))) else {POINT: ((POINT,), index, {})}
-        )
+        if not np.array_equal(index, np.arange(len(index))):
+            labels[POINT] = ((POINT,), index, {})
     elif isinstance(points, xr.Dataset):
         if len(points.dims) != 1:
             raise ParameterError(f"points: got dimensions {tuple(points.dims)}, needs exactly one")
         (dim,) = points.dims
-        renamed = points.rename({dim: POINT}) if dim != POINT else points
-        names = [str(name) for name in renamed.variables if name in BY_NAME or name in renamed.data_vars]
-        given = {name: renamed[name].drop_vars(list(renamed.coords)) for name in names}
-        labels = {
-            str(name): ((POINT,), value.to_numpy(), dict(value.attrs))
-            for name, value in renamed.coords.items()
-            if name not in BY_NAME and value.dims == (POINT,)
-        }
+        given = {}
+        for name, value in points.variables.items():
+            if name in BY_NAME or name in points.data_vars:
+                given[str(name)] = xr.DataArray(value.to_numpy(), dims=(POINT,) * value.ndim)
+            elif value.dims == (dim,):
+                labels[POINT if name == dim else str(name)] = ((POINT,), value.to_numpy(), dict(value.attrs))
     else:
         raise ParameterError(f"points: got {type(points).__name__}, needs a pandas.DataFrame or an xarray.Dataset")
     for name in given:
         parameter(name)
+    for name, (_, values, _) in labels.items():
+        _check_label("points", name, values)
     if not given:
         raise ParameterError("points: got no column, needs at least one parameter")
     return given, labels
@@ -161,6 +170,8 @@ def _dims_and_values(known: Parameter, value: Any) -> tuple[tuple[str, ...], Any
         }
         return dims, value.to_numpy(), extra
     if isinstance(value, np.ndarray) or (hasattr(value, "to_numpy") and hasattr(value, "array")):
+        if np.ma.isMaskedArray(value):
+            raise ParameterError(f"{known.name}: got a masked array, needs plain values")
         array = np.asarray(value)
         if array.ndim > 1:
             raise ParameterError(
@@ -173,7 +184,7 @@ def _dims_and_values(known: Parameter, value: Any) -> tuple[tuple[str, ...], Any
 
 
 def _column(known: Parameter, dims: tuple[str, ...], values: Any, loaders: Mapping[str, Loader]) -> Column:
-    if dims and len(values) == 0:
+    if dims and np.size(values) == 0:
         raise ParameterError(f"{known.name}: got no values, needs at least one")
     if known.kind in ("integer", "parallel", "number"):
         return Column(dims, _numbers(known, dims, values))
@@ -187,6 +198,8 @@ def _numbers(known: Parameter, dims: tuple[str, ...], values: Any) -> Array:
         shown = repr(value.item() if isinstance(value, np.generic) else value)
         return ParameterError(f"{known.name}: got {shown}, needs {known.allowed}")
 
+    if isinstance(values, np.ndarray) and values.dtype.kind == "O":
+        return _numbers(known, dims, values.ravel().tolist()).reshape(values.shape)
     if isinstance(values, list):
         for value in values:
             if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.number):
@@ -210,22 +223,32 @@ def _numbers(known: Parameter, dims: tuple[str, ...], values: Any) -> Array:
 
 def _categories(known: Parameter, dims: tuple[str, ...], values: Any, loaders: Mapping[str, Loader]) -> Column:
     """Give a number to each of the different profiles, words or switches of an argument."""
-    entries = np.empty(np.shape(values) if dims else (1,), object)
     if isinstance(values, np.ndarray):
-        entries[...] = values
+        entries = values.astype(object, copy=False)
     else:
+        entries = np.empty(len(values) if dims else 1, object)
         for position, entry in enumerate(values if dims else [values]):
             entries[position] = entry
+    if known.kind == "switch":
+        for entry in entries.ravel():
+            _category(known, entry, loaders)
     try:
         codes, different = pd.factorize(entries.ravel(), use_na_sentinel=False)
     except TypeError:
-        # mappings cannot be compared; each stands for itself
+        # mappings cannot be looked up; equal ones are found below
         codes, different = np.arange(entries.size), entries.ravel()
-    choices = tuple(_category(known, entry, loaders) for entry in different)
+    choices: list[Any] = []
+    place = []
+    for entry in different:
+        choice = _category(known, entry, loaders)
+        if choice not in choices:
+            choices.append(choice)
+        place.append(choices.index(choice))
+    codes = np.array(place)[codes]
     if known.kind in ("profile", "routing"):
         _check_names(known, choices)
     codes = codes.astype(np.int64).reshape(entries.shape)
-    return Column(dims, codes if dims else codes[0], choices)
+    return Column(dims, codes if dims else codes[0], tuple(choices))
 
 
 def _category(known: Parameter, entry: Any, loaders: Mapping[str, Loader]) -> Any:
@@ -252,9 +275,11 @@ def _labels(known: Parameter, column: Column) -> Array:
         return column.values.astype(np.int64)
     if known.kind == "number":
         return column.values
-    if known.kind in ("profile", "routing"):
-        return np.array([choice.name for choice in column.choices])[column.values]
-    return np.array(column.choices)[column.values]
+    if known.kind == "switch":
+        return np.array(column.choices)[column.values]
+    names = [choice if known.kind == "choice" else choice.name for choice in column.choices]
+    # many points share few words
+    return np.array(names, object if column.values.size > len(names) else None)[column.values]
 
 
 def _merge_sizes(name: str, column: Column, sizes: dict[str, int]) -> None:
@@ -263,21 +288,25 @@ def _merge_sizes(name: str, column: Column, sizes: dict[str, int]) -> None:
             raise ParameterError(f"{name}: has {size} values along {dim!r}, where other parameters have {sizes[dim]}")
 
 
-def _merge_coordinate(
-    name: str,
-    label: str,
-    coordinate: Coordinate,
-    coordinates: dict[str, Coordinate],
-) -> None:
+def _merge_coordinate(name: str, label: str, coordinate: Coordinate, coordinates: dict[str, Coordinate]) -> None:
     known = coordinates.setdefault(label, coordinate)
-    if known[0] != coordinate[0] or not np.array_equal(known[1], coordinate[1]):
+    same = known[0] == coordinate[0] and np.array_equal(
+        known[1], coordinate[1], equal_nan=known[1].dtype.kind == "f" and coordinate[1].dtype.kind == "f"
+    )
+    if not same:
         raise ParameterError(f"{name}: its coordinate {label!r} differs from that of another parameter")
+
+
+def _check_label(name: str, label: str, values: Array) -> None:
+    """Refuse coordinates that would be mistaken for a result, or that no file can hold."""
+    if label in RESULTS_BY_NAME:
+        raise ParameterError(f"{name}: brings a coordinate {label!r}, the name of a result; rename or drop it")
+    if values.dtype.kind == "O" and not all(isinstance(value, str) for value in values.ravel()):
+        raise ParameterError(f"{name}: its coordinate {label!r} holds values of several kinds; needs numbers or text")
 
 
 def _check_dimension_names(sizes: Mapping[str, int], columns: Mapping[str, Column]) -> None:
     """Refuse dimensions that would be mistaken for a parameter or a result."""
-    from stacksweep.results import BY_NAME as RESULTS_BY_NAME
-
     by_coordinate = {known.coordinate: known for known in PARAMETERS}
     for dim in sizes:
         if dim in by_coordinate:

@@ -121,6 +121,12 @@ def memory_columns(memories: Sequence[MemoryProfile], codes: Column, given: Mapp
 def _replaced_fields(memory: MemoryProfile, given: Mapping[str, Column]) -> set[str]:
     """Check which fields of a profile may be overridden; returns those that a completed other form replaces."""
     replaced: set[str] = set()
+    for one_form, other_form in RIVALS.items():
+        one, other = (next((name for name in FORMS[which] if name in given), None) for which in (one_form, other_form))
+        if one and other:
+            raise ParameterError(
+                f"{one}: given together with {other}; a memory has only one of {one_form} and {other_form}"
+            )
     for name in given:
         if name in memory.numbers or (memory.kind == "fixed_bandwidth" and name in FIXED_FIELDS):
             continue

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -22,7 +23,7 @@ def _digest_of_sources(*folders: Path) -> str:
 _CODE = _digest_of_sources(Path(__file__).parent, Path(deepstack_noc.__file__).parent)
 
 
-def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
+def kernel(function: Callable[..., Any], name: str = "") -> Callable[..., Any]:
     """
     Compile a function on first use, release the GIL in it and keep it on disk.
 
@@ -31,7 +32,10 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     Parameters
     ----------
     function : callable
-        A pure function of numbers and arrays.
+        A pure function of numbers and arrays, always called with arguments of the same types.
+    name : str, optional
+        Name of the kernel, where one function makes several of them for different types: numba's files for several
+        types of one kernel can be mixed up when two processes write them at once.
 
     Returns
     -------
@@ -40,11 +44,22 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """
     # numba names its files after the function, and looks for changes only in the file that the function stands in. A
     # kernel must also be compiled again when one that it calls has changed: so its name holds the code's digest.
-    function.__qualname__ += f"_{_CODE[:16]}"
+    function.__qualname__ = f"{name or function.__name__}_{_CODE[:16]}"
     njit: Any = partial(numba.njit, nogil=True, error_model="numpy")
     try:
         dispatcher = njit(cache=True)(function)
-    except RuntimeError:
+    except (RuntimeError, OSError):
         # no directory can be written to
         dispatcher = njit()(function)
+    cache = getattr(dispatcher, "_cache", None)
+    for method in ("load_overload", "save_overload"):
+        if hasattr(cache, method):
+            setattr(cache, method, partial(_unless_disk_fails, getattr(cache, method)))
     return cast(Callable[..., Any], dispatcher)
+
+
+def _unless_disk_fails(method: Callable[..., Any], *args: Any) -> Any:
+    """Use the disk cache; a full or vanished disk costs a compilation, not the call."""
+    with suppress(OSError):
+        return method(*args)
+    return None

@@ -1,23 +1,24 @@
 """The entry points of the kernels: price a block of design points, and put it where it belongs in the result."""
 
+from types import FunctionType
+
 import numpy as np
 
 from stacksweep.kernels import outputs, point, report, validity
 from stacksweep.kernels._compile import kernel
-from stacksweep.kernels.comm import price_collectives, read_rates
+from stacksweep.kernels.comm import price_network
 from stacksweep.kernels.cycles import up
-from stacksweep.kernels.experts import expert_load
+from stacksweep.kernels.experts import price_experts
 from stacksweep.kernels.layers import extras_work, layer_work
 from stacksweep.kernels.memory import machine_row
-from stacksweep.kernels.rows import EMBEDDING, HEAD, ITEMS, KINDS, RATE_FIELDS, STAGE_INDEX, TRANSFER
+from stacksweep.kernels.rows import DENSE_LAYER, EMBEDDING, HEAD, ITEMS, KINDS, MOE_LAYER, STAGE_INDEX, TRANSFER
 from stacksweep.kernels.steps import STACK, layer_steps, pipeline_steps
 
 PREFILL = 0
 DECODE = 1
 
 
-@kernel
-def scatter(block, offsets, load_first, destination):
+def _scatter(block, offsets, load_first, destination):
     """
     Copy a block to where its points stand in the result.
 
@@ -39,6 +40,13 @@ def scatter(block, offsets, load_first, destination):
                     destination[start + machine_offsets[i]] = block[s, r, i]
 
 
+SCATTER = {
+    np.dtype(name): kernel(FunctionType(_scatter.__code__, globals()), f"scatter_{name}")
+    for name in ("float64", "float32", "uint8")
+}
+"""Kernels that copy a block, by dtype of the result."""
+
+
 @kernel
 def price_block(tables, loads, machine_inputs, scratch, wanted, needs, results, reasons, warnings):
     """
@@ -52,20 +60,20 @@ def price_block(tables, loads, machine_inputs, scratch, wanted, needs, results, 
     loads, machine_inputs : record arrays, (shared, load) and (shared, machine)
         Rows of `rows.LOAD` and `rows.MACHINE_INPUT`.
     scratch : tuple of arrays
-        Room for rows of `rows.MACHINE` (machine), `rows.EXPERTS` (2), `rows.WORK` (`rows.KINDS`), `rows.EXTRAS`
-        (1), `rows.ITEM` (2, `rows.ITEMS`), `rows.STEPS` (`rows.KINDS`), `rows.COMM` (2, collectives + 1), prices of
-        network patterns (patterns, 3) and algorithms (algorithms, 2). They come from outside, since a record does not
-        keep the array alive that it is a part of.
+        Room for rows of `rows.MACHINE` (machine), reasons (loads), rows of `rows.EXPERTS` (loads, 2), `rows.WORK`
+        (`rows.KINDS`), `rows.EXTRAS` (1), `rows.ITEM` (2, `rows.ITEMS`), `rows.STEPS` (`rows.KINDS`), prices of the
+        network (loads, 2, `rows.COMM_SLOTS`, 2), its rates (12, 1) and patterns (patterns, 3, 1). They come from
+        outside, since a record does not keep the array alive that it is a part of.
     wanted : int array, (rows,)
         Number of the output (`outputs.OUTPUTS`) that each row of `results` takes.
     needs : tuple of bool
         Whether anything asked for needs the footprint, the prefill, its details, the first decode step, its details,
         the sum of all decode steps, its details, expert loads, energies per token.
-    results : float array, (rows, shared, load, machine)
+    results : float64 array, (rows, shared, load, machine)
     reasons, warnings : uint8 arrays, (shared, load, machine)
     """
     models, chips, plans, stages, keys, counted, network, dispatch_keys, dispatch_rows = tables
-    machines, experts, works, extras, items, steps, comm, prices, times = scratch
+    machines, load_reasons, experts, works, extras, items, steps, comm, rates, prices = scratch
     footprint, prefill, prefill_details, first, first_details, decode, decode_details, loads_of_experts, energy = needs
     first = first or decode
     passes = prefill or first or energy
@@ -73,98 +81,53 @@ def price_block(tables, loads, machine_inputs, scratch, wanted, needs, results, 
     need_load = passes or footprint or loads_of_experts
     values = np.zeros(len(outputs.OUTPUTS))
     active = np.empty(ITEMS, np.int64)
+    seconds_of = np.zeros(ITEMS)
     stack, before, after = np.empty((STACK, 2)), np.zeros(ITEMS), np.zeros(ITEMS)
-    priced = np.zeros(network[0].shape[0], np.int64)
-    rates = np.full((len(RATE_FIELDS), 1), np.nan)
-    edition = 0
     weights = kv = noc_energy = 0.0
-    for phase in range(2):
-        for collective in range(TRANSFER + 1):
-            comm[phase, collective].seconds = 0.0
-            comm[phase, collective].energy = 0.0
+    flat_loads = loads.reshape(loads.size)
+    for row in range(loads.size):
+        load_reasons[row] = point.load_reason(plans[flat_loads[row].plan], flat_loads[row])
+    if need_load:
+        price_experts(models, chips, plans, flat_loads, load_reasons, keys, counted, experts)
+    if passes:
+        price_network(
+            models, plans, flat_loads, load_reasons, experts, network, dispatch_keys, dispatch_rows, rates, prices, comm
+        )
     for s in range(loads.shape[0]):
         for i in range(machine_inputs.shape[1]):
             machine_row(machine_inputs[s, i], machines[i])
         for r in range(loads.shape[1]):
+            at = s * loads.shape[1] + r
             load = loads[s, r]
             plan = plans[load.plan]
             model = models[plan.model]
             chip = chips[plan.chip]
-            load_reason = point.load_reason(plan, load)
             bits = 0
             n_active = 0
             whole, start, stop = plan.stages_start, plan.stages_start + 1, plan.stages_stop
             micro_batch = up(load.batch_size, max(plan.pp, 1.0))
-            if load_reason == validity.VALID:
+            if load_reasons[at] == validity.VALID:
                 bits = point.load_warnings(model, plan, load)
-            if need_load and load_reason == validity.VALID:
-                routed = False
+            if need_load and load_reasons[at] == validity.VALID:
+                for phase in range(2):
+                    values[outputs.EXPERT_LOADS + 3 * phase] = experts[at, phase].imbalance
+                    values[outputs.EXPERT_LOADS + 3 * phase + 1] = experts[at, phase].pairs
+                    values[outputs.EXPERT_LOADS + 3 * phase + 2] = experts[at, phase].active
+                noc_energy = comm[at, DECODE, TRANSFER, 1] * plan.pp
                 for item in range(ITEMS):
                     if stages[whole, item] > 0.0:
                         active[n_active] = item
                         n_active += 1
-                        routed = routed or (item < KINDS and item % 2 == 1)
-                if routed:
-                    for phase in range(2):
-                        query = up(load.input_seq_len, plan.cp) if phase == PREFILL else 1.0
-                        expert_load(model, plan, load, chip.blen, phase, query, keys, counted, experts[phase])
-                        values[outputs.EXPERT_LOADS + 3 * phase] = experts[phase].imbalance
-                        values[outputs.EXPERT_LOADS + 3 * phase + 1] = experts[phase].pairs
-                        values[outputs.EXPERT_LOADS + 3 * phase + 2] = experts[phase].active
-                        if np.isnan(experts[phase].pairs):
-                            load_reason = validity.ROUTING_TRACE
-                else:
-                    for place in range(6):
-                        values[outputs.EXPERT_LOADS + place] = np.nan
-                if plan.tp * plan.pp * plan.cp * plan.moe_tp * plan.moe_ep > 1.0 and load_reason == validity.VALID:
-                    if read_rates(load, rates):
-                        edition += 1
-                    for phase in range(2):
-                        if not price_collectives(
-                            model,
-                            plan,
-                            load,
-                            phase,
-                            routed,
-                            experts[phase],
-                            network,
-                            dispatch_keys,
-                            dispatch_rows,
-                            rates,
-                            edition,
-                            priced,
-                            prices,
-                            times,
-                            comm[phase],
-                        ):
-                            load_reason = validity.ROUTING_TRACE
-                else:
-                    for phase in range(2):
-                        for collective in range(TRANSFER + 1):
-                            comm[phase, collective].seconds = 0.0
-                            comm[phase, collective].energy = 0.0
-                if load_reason != validity.VALID:
-                    n_active = 0
-                noc_energy = 0.0
-                for j in range(n_active):
-                    item = active[j]
-                    items[PREFILL, item].comm = items[DECODE, item].comm = 0.0
-                    if item < KINDS:
-                        layer_work(
-                            model,
-                            chip,
-                            plan,
-                            load,
-                            item >= 2,
-                            item % 2 == 1,
-                            experts[PREFILL],
-                            experts[DECODE],
-                            works[item],
-                        )
-                        items[PREFILL, item].comm, _ = report.layer_comm(comm[PREFILL], item)
-                        items[DECODE, item].comm, emitted = report.layer_comm(comm[DECODE], item)
-                        noc_energy += stages[whole, item] * emitted
-                noc_energy = (noc_energy / plan.pp + comm[DECODE, TRANSFER].energy) / micro_batch
+                        items[PREFILL, item].comm = items[DECODE, item].comm = 0.0
+                        if item < KINDS:
+                            sliding, moe = item >= 2, item % 2 == 1
+                            prefill_load, decode_load = experts[at, PREFILL], experts[at, DECODE]
+                            layer_work(model, chip, plan, load, sliding, moe, prefill_load, decode_load, works[item])
+                            layer = MOE_LAYER if moe else DENSE_LAYER
+                            items[PREFILL, item].comm = comm[at, PREFILL, layer, 0]
+                            items[DECODE, item].comm = comm[at, DECODE, layer, 0]
+                            noc_energy += stages[whole, item] * comm[at, DECODE, layer, 1]
+                noc_energy /= plan.pp * micro_batch
                 if np.isnan(load.l1_pj_per_bit):
                     noc_energy = np.nan
                 values[outputs.NOC_ENERGY_PER_TOKEN] = noc_energy
@@ -190,7 +153,7 @@ def price_block(tables, loads, machine_inputs, scratch, wanted, needs, results, 
             wave = -1.0
             for i in range(machine_inputs.shape[1]):
                 machine = machines[i]
-                reason = load_reason
+                reason = load_reasons[at]
                 if reason == validity.VALID or (machine.reason != validity.VALID and machine.reason < reason):
                     reason = machine.reason
                 reasons[s, r, i] = reason
@@ -234,20 +197,20 @@ def price_block(tables, loads, machine_inputs, scratch, wanted, needs, results, 
                         continue
                     output = outputs.PREFILL if phase == PREFILL else outputs.FIRST_DECODE
                     for j in range(n_active):
-                        times[active[j], 0] = point.item_seconds(items[phase, active[j]], machine)
+                        seconds_of[active[j]] = point.item_seconds(items[phase, active[j]], machine)
                     latency = 0.0
                     for j in range(n_active):
-                        latency += stages[whole, active[j]] * times[active[j], 0]
+                        latency += stages[whole, active[j]] * seconds_of[active[j]]
                     slowest = 0.0
                     bottleneck = start
                     for stage in range(start, stop):
                         seconds = 0.0
                         for j in range(n_active):
-                            seconds += stages[stage, active[j]] * times[active[j], 0]
+                            seconds += stages[stage, active[j]] * seconds_of[active[j]]
                         if seconds > slowest:
                             slowest = seconds
                             bottleneck = stage
-                    transfer = comm[phase, TRANSFER].seconds
+                    transfer = comm[at, phase, TRANSFER, 0]
                     values[output + outputs.LATENCY] = latency + (plan.pp - 1.0) * transfer
                     values[output + outputs.PERIOD] = slowest + transfer
                     values[output + outputs.TRANSFER_TIME] = transfer
@@ -257,7 +220,7 @@ def price_block(tables, loads, machine_inputs, scratch, wanted, needs, results, 
                             items[phase],
                             stages[bottleneck],
                             machine,
-                            comm[phase],
+                            comm[at, phase],
                             values,
                             output + outputs.PASS_DETAILS,
                         )
@@ -287,14 +250,14 @@ def price_block(tables, loads, machine_inputs, scratch, wanted, needs, results, 
                         seconds = pipeline_steps(
                             stages, start, stop, works, steps, items[DECODE], machine, plan, load, stack, before, after
                         )
-                    seconds += comm[DECODE, TRANSFER].seconds * load.output_seq_len
+                    seconds += comm[at, DECODE, TRANSFER, 0] * load.output_seq_len
                     values[outputs.DECODE_TIME] = seconds
                     values[outputs.TPS] = micro_batch * load.output_seq_len / seconds
                     values[outputs.TPS_PER_SEQUENCE] = load.output_seq_len / (plan.pp * seconds)
                 if decode_details:
                     # of the stage that is the bottleneck of the first step
                     report.decode_details(
-                        works, steps, items[DECODE], stages[bottleneck], plan, load, machine, comm[DECODE], values
+                        works, steps, items[DECODE], stages[bottleneck], plan, load, machine, comm[at, DECODE], values
                     )
                 if energy:
                     devices = plan.tp * plan.cp * plan.dp

@@ -8,14 +8,24 @@ from stacksweep.kernels.cycles import up
 from stacksweep.kernels.experts import DISPATCHED_TOKENS, find_key
 from stacksweep.kernels.layers import kv_heads_of_device, sequences
 from stacksweep.kernels.rows import (
+    COMM_SLOTS,
     CP_COMBINE,
     CP_GATHER,
+    DENSE_LAYER,
     EP_COMBINE,
     EP_DISPATCH,
+    MOE_LAYER,
     MOE_TP_ALL_REDUCE,
     TP_ALL_REDUCE,
     TRANSFER,
 )
+from stacksweep.kernels.validity import ROUTING_TRACE, VALID
+
+NOTHING = -1
+"""Row of a collective that does not happen."""
+
+COUNTED = -2
+"""Row of a dispatch that is counted token by token and must be looked up."""
 
 
 @kernel
@@ -46,45 +56,6 @@ def replace(rates, place, value):
 
 
 @kernel
-def price(tables, row, nbytes, rates, edition, priced, prices, times, out):
-    """
-    Price a row of the tables into `out` (`rows.COMM`).
-
-    `prices` keeps those of all patterns, and `priced` for which edition of the rates; `times` is working memory.
-    """
-    rows, algorithms, stages, patterns, vectors, hops = tables
-    own = prices[rows[row, 2] :]
-    if priced[row] != edition:
-        price_patterns(rows, patterns, vectors, hops, row, rates, own)
-        priced[row] = edition
-    row_price(rows, algorithms, stages, row, int(nbytes), own, times, out)
-
-
-@kernel
-def row_price(rows, algorithms, stages, row, nbytes, prices, times, out):
-    """Price a row for a number of bytes, given the prices of its patterns."""
-    first, end = rows[row, 0], rows[row, 1]
-    sign = 1.0 - 2.0 * rows[row, 4]
-    best = np.inf
-    for algorithm in range(first, end):
-        seconds = energy = 0.0
-        for stage in range(algorithms[algorithm, 1], algorithms[algorithm, 2]):
-            sent = nbytes >> stages[stage, 1]
-            if stages[stage, 2] != 1:
-                sent = sent // stages[stage, 2]
-            if sent > 0:
-                pattern, repeat = stages[stage, 0], stages[stage, 3]
-                seconds += repeat * (prices[pattern, 0, 0] + sent * prices[pattern, 1, 0])
-                energy += repeat * sent * prices[pattern, 2, 0]
-        times[algorithm - first, 0], times[algorithm - first, 1] = seconds, energy
-        best = min(best, sign * seconds)
-    for k in range(end - first):
-        if sign * times[k, 0] <= best + TIE * abs(best):
-            out.seconds, out.energy = times[k, 0], times[k, 1]
-            break
-
-
-@kernel
 def dispatch_bytes(model, plan, load, tokens, imbalance):
     """Bytes that every rank sends to every other when tokens are dispatched uniformly."""
     token_bytes = np.floor(model.hidden_size * load.activation_bytes)
@@ -93,65 +64,112 @@ def dispatch_bytes(model, plan, load, tokens, imbalance):
 
 
 @kernel
-def price_collectives(
-    model,
-    plan,
-    load,
-    phase,
-    moe,
-    experts,
-    tables,
-    dispatch_keys,
-    dispatch_rows,
-    rates,
-    edition,
-    priced,
-    prices,
-    times,
-    comm,
-):
+def request(model, plan, load, experts, phase, slot, b, activations):
     """
-    Price what a layer communicates in a phase (0 prefill, 1 decode) into `comm` (`rows.COMM` by collective).
+    Row of the network's tables, and whole bytes, of a collective of a layer in a phase (0 prefill, 1 decode).
 
-    Returns whether the dispatch of the experts could be counted.
+    `b` is the sequences of a device, `activations` their bytes between layers.
     """
-    h = model.hidden_size
-    b = sequences(plan, load)
-    s = up(load.input_seq_len, plan.cp) if phase == 0 else 1.0
-    activations = b * s * h * load.activation_bytes
-    for collective in range(TRANSFER + 1):
-        comm[collective].seconds = 0.0
-        comm[collective].energy = 0.0
-    if plan.tp > 1.0:
-        price(tables, plan.tp_all_reduce, activations, rates, edition, priced, prices, times, comm[TP_ALL_REDUCE])
-    if plan.cp > 1.0:
-        if phase == 0:
-            gathered = 2.0 * b * load.input_seq_len * kv_heads_of_device(model, plan) * model.head_dim
-            nbytes = gathered * load.kv_write_bytes
-            price(tables, plan.cp_all_gather, nbytes, rates, edition, priced, prices, times, comm[CP_GATHER])
-        else:
-            nbytes = b * (model.heads / plan.tp) * model.head_dim * load.activation_bytes
-            price(tables, plan.cp_all_reduce, nbytes, rates, edition, priced, prices, times, comm[CP_COMBINE])
-    if plan.pp > 1.0:
-        price(tables, plan.transfer, activations, rates, edition, priced, prices, times, comm[TRANSFER])
-    if not moe:
-        return True
-    if plan.moe_tp > 1.0:
-        nbytes = experts.pairs * h * load.activation_bytes
-        price(tables, plan.moe_tp_all_reduce, nbytes, rates, edition, priced, prices, times, comm[MOE_TP_ALL_REDUCE])
-    if plan.moe_ep > 1.0:
-        micro_batch = up(load.batch_size, plan.pp)
-        tokens = micro_batch * s
+    row, nbytes = NOTHING, 0.0
+    if slot == TP_ALL_REDUCE and plan.tp > 1.0:
+        row, nbytes = plan.tp_all_reduce, activations
+    elif slot == CP_GATHER and plan.cp > 1.0 and phase == 0:
+        gathered = 2.0 * b * load.input_seq_len * kv_heads_of_device(model, plan) * model.head_dim
+        row, nbytes = plan.cp_all_gather, gathered * load.kv_write_bytes
+    elif slot == CP_COMBINE and plan.cp > 1.0 and phase == 1:
+        combined = b * (model.heads / plan.tp) * model.head_dim
+        row, nbytes = plan.cp_all_reduce, combined * load.activation_bytes
+    elif slot == TRANSFER and plan.pp > 1.0:
+        row, nbytes = plan.transfer, activations
+    elif slot == MOE_TP_ALL_REDUCE and plan.moe_tp > 1.0:
+        row, nbytes = plan.moe_tp_all_reduce, experts.pairs * model.hidden_size * load.activation_bytes
+    elif slot == EP_DISPATCH and plan.moe_ep > 1.0:
+        tokens = up(load.batch_size, plan.pp) * (load.input_seq_len if phase == 0 else 1.0)
         if tokens >= DISPATCHED_TOKENS:
-            row = plan.ep_all_to_all
-            nbytes = dispatch_bytes(model, plan, load, tokens, experts.imbalance)
+            row, nbytes = plan.ep_all_to_all, dispatch_bytes(model, plan, load, tokens, experts.imbalance)
         else:
-            key = find_key(plan.dispatch_group, phase, int(micro_batch), int(s))
-            row = dispatch_rows[np.searchsorted(dispatch_keys, key)]
-            nbytes = np.floor(h * load.activation_bytes)
-            if row < 0:
-                return False
-        price(tables, row, nbytes, rates, edition, priced, prices, times, comm[EP_DISPATCH])
-        comm[EP_COMBINE].seconds = comm[EP_DISPATCH].seconds
-        comm[EP_COMBINE].energy = comm[EP_DISPATCH].energy
-    return True
+            row, nbytes = COUNTED, model.hidden_size * load.activation_bytes
+    return row, int(nbytes)
+
+
+@kernel
+def price_network(models, plans, loads, reasons, experts, tables, dispatch_keys, dispatch_rows, rates, prices, comm):
+    """
+    Price what the layers of each load communicate.
+
+    Parameters
+    ----------
+    models, plans, loads : record arrays
+        Rows of `rows.MODEL`, `rows.PLAN` and, flat, `rows.LOAD`.
+    reasons : int array, (loads,)
+        Why a load cannot be; set where a routing trace is too short to count its dispatch.
+    experts : record array, (loads, 2)
+        Rows of `rows.EXPERTS` by phase.
+    tables : deepstack_noc.Tables
+    dispatch_keys, dispatch_rows : int arrays
+        Sorted keys of counted dispatches and their rows of `tables`.
+    rates, prices : float arrays, (12, 1) and (patterns, 3, 1)
+        Working memory.
+    comm : float array, (loads, 2, `rows.COMM_SLOTS`, 2)
+        Filled with seconds and pJ of each collective by phase, and of all those of a dense and of a routed layer.
+    """
+    rows, algorithms, stages, patterns, vectors, hops = tables
+    priced = np.zeros(rows.shape[0], np.int64)
+    edition = 0
+    for r in range(loads.size):
+        load = loads[r]
+        plan = plans[load.plan]
+        model = models[plan.model]
+        for phase in range(2):
+            for slot in range(COMM_SLOTS):
+                comm[r, phase, slot, 0] = comm[r, phase, slot, 1] = 0.0
+        if reasons[r] != VALID or plan.tp * plan.pp * plan.cp * plan.moe_tp * plan.moe_ep == 1.0:
+            continue
+        if read_rates(load, rates):
+            edition += 1
+        b = sequences(plan, load)
+        for phase in range(2):
+            query = up(load.input_seq_len, plan.cp) if phase == 0 else 1.0
+            activations = b * query * model.hidden_size * load.activation_bytes
+            for slot in range(TRANSFER + 1):
+                row, nbytes = request(model, plan, load, experts[r, phase], phase, slot, b, activations)
+                if row == COUNTED:
+                    micro_batch = int(up(load.batch_size, plan.pp))
+                    key = find_key(plan.dispatch_group, phase, micro_batch, int(query))
+                    row = dispatch_rows[np.searchsorted(dispatch_keys, key)]
+                    if row < 0:
+                        reasons[r] = ROUTING_TRACE
+                if row < 0:
+                    continue
+                base = rows[row, 2]
+                if priced[row] != edition:
+                    price_patterns(rows, patterns, vectors, hops, row, rates, prices[base:])
+                    priced[row] = edition
+                # the cheapest algorithm, or the slowest boundary of a pipeline; of equals the first
+                sign = 1.0 - 2.0 * rows[row, 4]
+                least = np.inf
+                for algorithm in range(rows[row, 0], rows[row, 1]):
+                    seconds = energy = 0.0
+                    for stage in range(algorithms[algorithm, 1], algorithms[algorithm, 2]):
+                        sent = nbytes >> stages[stage, 1]
+                        if stages[stage, 2] != 1:
+                            sent = sent // stages[stage, 2]
+                        if sent > 0:
+                            pattern, repeat = base + stages[stage, 0], stages[stage, 3]
+                            seconds += repeat * (prices[pattern, 0, 0] + sent * prices[pattern, 1, 0])
+                            energy += repeat * sent * prices[pattern, 2, 0]
+                    if least == np.inf or sign * seconds < least - TIE * abs(least):
+                        least = sign * seconds
+                        comm[r, phase, slot, 0] = seconds
+                        comm[r, phase, slot, 1] = energy
+            for what in range(2):
+                comm[r, phase, EP_COMBINE, what] = comm[r, phase, EP_DISPATCH, what]
+                attention = (
+                    comm[r, phase, TP_ALL_REDUCE, what]
+                    + comm[r, phase, CP_COMBINE, what]
+                    + comm[r, phase, CP_GATHER, what]
+                )
+                comm[r, phase, DENSE_LAYER, what] = attention + comm[r, phase, TP_ALL_REDUCE, what]
+                comm[r, phase, MOE_LAYER, what] = (
+                    attention + 2.0 * comm[r, phase, EP_DISPATCH, what] + comm[r, phase, MOE_TP_ALL_REDUCE, what]
+                )

@@ -67,7 +67,7 @@ def kv_read_sum(elements, width, wave, first, last):
     if scaled != np.floor(scaled) or elements * scaled >= LARGEST or modulus * (last + 2.0) >= LARGEST:
         total = 0.0
         for i in range(int(n)):
-            total += round_up(slope * (first + i), wave)
+            total += round_up(elements * (first + i) * width, wave)
         return total
     m = int(modulus)
     a = int(elements) * int(scaled)

@@ -11,6 +11,7 @@ import numpy as np
 
 from stacksweep.kernels._compile import kernel
 from stacksweep.kernels.cycles import down, up
+from stacksweep.kernels.validity import ROUTING_TRACE, VALID
 
 COUNTED_TOKENS = 4096
 """From this many micro-batch tokens on the load follows from the closed form instead of counted rows."""
@@ -56,11 +57,11 @@ def closed_form_imbalance(experts, top_k, ep, tokens, replicas):
 
 
 @kernel
-def expert_load(model, plan, load, blen, phase, query, keys, counted, out):
+def expert_load(model, plan, load, blen, query, out):
     """
-    Fill the row `out` of `rows.EXPERTS` for a phase (0 prefill, 1 decode) with query length `query`.
+    Fill the row `out` of `rows.EXPERTS` for a phase with query length `query`.
 
-    `keys` are the sorted keys of the counted loads, `counted` their pairs, active experts and BLEN blocks.
+    Returns whether the load must be counted: then pairs, active experts and blocks are left open.
     """
     experts, top_k, ep = model.experts, model.top_k, plan.moe_ep
     micro_batch = up(load.batch_size, plan.pp)
@@ -82,11 +83,49 @@ def expert_load(model, plan, load, blen, phase, query, keys, counted, out):
         out.blocks = fuller * up(least + 1.0, blen) + (local - fuller) * up(least, blen)
         out.imbalance = out.pairs / balanced_pairs
     else:
-        row = np.searchsorted(keys, find_key(plan.routing_group, phase, int(micro_batch), int(query)))
-        out.pairs = counted[row, 0]
-        out.active = counted[row, 1]
-        out.blocks = counted[row, 2]
-        out.imbalance = out.pairs / (group_tokens * top_k / ep)
+        return True
+    return False
+
+
+@kernel
+def price_experts(models, chips, plans, loads, reasons, keys, counted, out):
+    """
+    Work out the load of the busiest rank for each load of a model with routed layers.
+
+    Parameters
+    ----------
+    models, chips, plans, loads : record arrays
+        Rows of `rows.MODEL`, `rows.CHIP`, `rows.PLAN` and, flat, `rows.LOAD`.
+    reasons : int array, (loads,)
+        Why a load cannot be; set where a routing trace is too short.
+    keys : int array
+        Sorted keys of the counted loads.
+    counted : float array, (keys, 3)
+        Their pairs, active experts and BLEN blocks.
+    out : record array, (loads, 2)
+        Rows of `rows.EXPERTS` by phase; NaN where there are no experts.
+    """
+    for r in range(loads.size):
+        load = loads[r]
+        plan = plans[load.plan]
+        model = models[plan.model]
+        for phase in range(2):
+            row = out[r, phase]
+            if reasons[r] != VALID or not plan.routed:
+                row.tokens = row.pairs = row.active = row.blocks = row.imbalance = np.nan
+                continue
+            query = up(load.input_seq_len, plan.cp) if phase == 0 else 1.0
+            if expert_load(model, plan, load, chips[plan.chip].blen, query, row):
+                micro_batch = up(load.batch_size, plan.pp)
+                key = find_key(plan.routing_group, phase, int(micro_batch), int(query))
+                place = np.searchsorted(keys, key)
+                row.pairs = counted[place, 0]
+                row.active = counted[place, 1]
+                row.blocks = counted[place, 2]
+                mean = up(micro_batch, plan.moe_dp) * query * model.top_k / plan.moe_ep
+                row.imbalance = row.pairs / mean
+                if np.isnan(row.pairs):
+                    reasons[r] = ROUTING_TRACE
 
 
 @kernel

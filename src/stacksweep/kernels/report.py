@@ -27,25 +27,13 @@ def runs_of(collective, kind):
 
 
 @kernel
-def layer_comm(comm, kind):
-    """Seconds and pJ of all collectives of a layer of a kind, from `comm` (`rows.COMM` by collective)."""
-    seconds = energy = 0.0
-    for collective in range(len(COLLECTIVES)):
-        runs = runs_of(collective, kind)
-        if runs > 0.0:
-            seconds += runs * comm[collective].seconds
-            energy += runs * comm[collective].energy
-    return seconds, energy
-
-
-@kernel
 def comm_details(counts, comm, passes, values, output):
     """Report what a stage communicates in `passes` passes: all seconds, then those of each collective."""
     all_seconds = 0.0
     for collective in range(len(COLLECTIVES)):
         seconds = 0.0
         for kind in range(KINDS):
-            seconds += counts[kind] * runs_of(collective, kind) * comm[collective].seconds * passes
+            seconds += counts[kind] * runs_of(collective, kind) * comm[collective, 0] * passes
         values[output + outputs.COLLECTIVE_TIMES + collective] = seconds
         all_seconds += seconds
     values[output + outputs.COMM_TIME] = all_seconds

@@ -115,6 +115,7 @@ PLAN = np.dtype(
             (name, "i8")
             for name in ("model", "chip", "reason", "stages_start", "stages_stop", "routing_group", "dispatch_group")
         ),
+        ("routed", "?"),
         *((name, "i8") for name in NETWORK_FIELDS),
         *_floats(*SIZE_FIELDS),
     ]
@@ -221,8 +222,11 @@ TP_ALL_REDUCE, CP_COMBINE, CP_GATHER, EP_DISPATCH, EP_COMBINE, MOE_TP_ALL_REDUCE
 TRANSFER = 6
 """The transfer between pipeline stages, numbered after the collectives."""
 
-COMM = np.dtype(_floats("seconds", "energy"))
-"""Price of a collective: seconds, and pJ of all devices."""
+DENSE_LAYER, MOE_LAYER = 7, 8
+"""All collectives of a layer with a dense FFN, and of one with routed experts."""
+
+COMM_SLOTS = 9
+"""What is priced of the network for a load in a phase."""
 
 STAGE_INDEX = ITEMS
 """Column of a stage row that holds its place in the pipeline."""

@@ -1,0 +1,483 @@
+"""The command line: `stacksweep estimate`, `memory`, `sweep`, `models`, `profiles`."""
+
+import importlib.util
+import inspect
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+import xarray as xr
+from typer.core import TyperGroup
+
+import stacksweep as ss
+from stacksweep.documentation import default_of
+from stacksweep.kernels.validity import REASONS
+from stacksweep.parameters import BY_NAME, PARAMETERS, Parameter
+from stacksweep.spec import read_spec, value_of
+
+WRONG_INPUT = 2
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+"""Exit statuses; the last two are 128 and the number of the signal, as of shells."""
+
+MEMORY_RESULTS = (
+    ("peak_bandwidth", "peak GB/s", 1e9),
+    ("usable_bandwidth", "usable GB/s", 1e9),
+    ("connectivity_efficiency", "efficiency", 1.0),
+    ("capacity", "capacity GB", 1e9),
+    ("clock_scale", "clock scale", 1.0),
+)
+"""What `stacksweep memory` shows: results, headings, and what they are divided by."""
+
+
+class CommandError(ValueError):
+    """An option of a command that cannot be used; one line that names it and what can be."""
+
+
+class Commands(TyperGroup):
+    """Says every foreseen error in one line, without traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command and flush its output; turn errors into a line on stderr and an exit status."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
+        except KeyboardInterrupt:
+            raise _leave("interrupted; nothing was written", INTERRUPTED) from None
+        except BrokenPipeError:
+            # nobody reads any more; whatever is still buffered must not be tried again at the end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(BROKEN_PIPE) from None
+        except OSError as error:
+            words = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+            raise _leave(f"error: {words}", WRONG_INPUT) from None
+        except MemoryError as error:
+            raise _leave(f"error: {error or 'out of memory'}", WRONG_INPUT) from None
+        except ValueError as error:
+            # others than our own are bugs, and deserve their traceback
+            if type(error).__module__.partition(".")[0] not in ("stacksweep", "deepstack_noc"):
+                raise
+            raise _leave(f"error: {error}", WRONG_INPUT) from None
+
+
+def _leave(words: str, status: int) -> typer.Exit:
+    typer.echo(" ".join(words.split()), err=True)
+    return typer.Exit(status)
+
+
+app = typer.Typer(
+    cls=Commands,
+    help="Predict LLM inference on accelerators with stacked DRAM: speed, size and energy of design points.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON in SI units instead of a table.")]
+
+
+def main() -> None:
+    """Run the command line."""
+    app(prog_name="stacksweep")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"stacksweep {ss.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Take the options that stand before a command; the version is shown by its callback."""
+
+
+def takes(known: Iterable[Parameter], *, several: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """
+    Give a command an option for each of some parameters; it gets those that are used as keywords.
+
+    Parameters
+    ----------
+    known : iterable of Parameter
+    several : bool
+        Whether an option takes several values, with commas between them.
+    """
+
+    def give(command: Callable[..., None]) -> Callable[..., None]:
+        own = inspect.signature(command).parameters.values()
+        kept = [one for one in own if one.kind is not inspect.Parameter.VAR_KEYWORD]
+        command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [*kept, *(_option(one, several=several) for one in known)]
+        )
+        return command
+
+    return give
+
+
+def _option(known: Parameter, *, several: bool) -> inspect.Parameter:
+    flag = "--" + known.name.replace("_", "-")
+    units = "" if known.units == "1" else f" ({known.units})"
+    allowed = "a bundled name or a path" if known.kind == "profile" else known.allowed
+    default = default_of(known) + (" by default" if known.default is not None else "")
+    kind: Any = str | None
+    if known.kind == "switch":
+        kind = bool | None
+        option = typer.Option(f"{flag}/--no-{flag[2:]}", help=f"{known.words}; {default}")
+    else:
+        words = "; ".join((known.words + units, allowed + ", or several with commas" * several, default))
+        option = typer.Option(flag, help=words, metavar=known.kind.upper())
+    return inspect.Parameter(
+        known.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option]
+    )
+
+
+@app.command()
+@takes(PARAMETERS)
+def estimate(as_json: Json = False, **given: Any) -> None:
+    """Predict one design point.
+
+    Time to first token, tokens per second, use of the memory, and what each phase does.
+    """
+    point = {
+        name: value_of(BY_NAME[name], value) if isinstance(value, str) else value
+        for name, value in given.items()
+        if value is not None
+    }
+    report = ss.estimate(**point)
+    _print_json(report.to_dict()) if as_json else typer.echo(report.table())
+
+
+@app.command()
+@takes((known for known in PARAMETERS if known.group == "memory" and known.name != "memory"), several=True)
+def memory(
+    source: Annotated[str, typer.Argument(metavar="NAME|FILE", help="Memory profile: a bundled name or a path.")],
+    as_json: Json = False,
+    **given: Any,
+) -> None:
+    """Show what a memory can do over a grid.
+
+    Bandwidth, efficiency, capacity and clock, for every combination of the parameters given.
+    """
+    profile = ss.load_memory(source)
+    axes: dict[str, Any] = {
+        name: [value_of(BY_NAME[name], text) for text in texts.split(",")]
+        for name, texts in given.items()
+        if texts is not None
+    }
+    names = [name for name, _, _ in MEMORY_RESULTS]
+    # these results need a machine alone; the model only has to be there
+    machine = ss.sweep(model="llama-3.1-8b", memory=profile, outputs=[*names, "buffering_limited"], **axes)
+    points = [
+        {
+            **{str(axis): machine[axis].values[position].item() for axis, position in zip(axes, index, strict=True)},
+            **{name: machine[name].values[index].item() for name in names},
+            "buffering_limited": machine["buffering_limited"].values[index].item(),
+            "reason": list(REASONS)[machine["reason"].values[index]],
+        }
+        for index in np.ndindex(machine["valid"].shape)
+    ]
+    if as_json:
+        _print_json({"memory": {"name": profile.name, "kind": profile.kind, **_origin(profile)}, "points": points})
+        return
+    rows = [[*axes, *(heading for _, heading, _ in MEMORY_RESULTS), "buffering limits", "reason"]]
+    for point in points:
+        valid = point["reason"] == "valid"
+        rows.append(
+            [
+                *(f"{point[axis]:.10g}" for axis in axes),
+                *(_number(point[name] / scale) for name, _, scale in MEMORY_RESULTS),
+                ("yes" if point["buffering_limited"] else "no") if valid else "-",
+                "" if valid else f"{point['reason']}: {REASONS[point['reason']]}",
+            ]
+        )
+    typer.echo(f"{profile.name} ({profile.kind})\n\n{_table(rows, left=(len(rows[0]) - 1,))}")
+
+
+@app.command()
+def sweep(
+    spec: Annotated[Path, typer.Argument(metavar="SPEC", help="TOML file with parameters, points, outputs and dtype.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to write: FILE.nc or FILE.zarr.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")] = False,
+    no_progress: Annotated[bool, typer.Option("--no-progress", help="Show no progress bar on a terminal.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+) -> None:
+    """Evaluate a spec and write the result.
+
+    A spec names parameters with their values, lists or ranges. A summary with the best point is printed at the end.
+    """
+    if output is None:
+        raise CommandError("output: is missing, needs a file that ends in .nc or .zarr, as in -o sweep.nc")
+    check_output(output, overwrite=overwrite)
+    call = read_spec(spec)
+    with _bar(shown=sys.stderr.isatty() and not no_progress) as bar:
+        started = time.perf_counter()
+        dataset = ss.sweep(points=call.points, outputs=call.outputs, dtype=call.dtype, progress=bar, **call.parameters)
+        seconds = time.perf_counter() - started
+        # summed up first: an interruption until here leaves nothing, and afterwards there is little left to do
+        summary = summarize(dataset)
+        _save(dataset, output)
+    files = [file for file in output.rglob("*") if file.is_file()] if output.is_dir() else [output]
+    summary |= {"output": str(output), "bytes": sum(file.stat().st_size for file in files), "seconds": seconds}
+    _print_json(summary) if as_json else typer.echo(_summary_text(summary))
+
+
+def _save(dataset: xr.Dataset, path: Path) -> None:
+    try:
+        ss.save(dataset, path)
+    except RuntimeError as error:
+        # what netCDF4 makes of a full disk
+        raise CommandError(f"output: {str(path)!r} could not be written, maybe for want of room: {error}") from None
+
+
+def check_output(path: Path, *, overwrite: bool) -> None:
+    """
+    Refuse an output that could not be written, before anything is evaluated.
+
+    Raises
+    ------
+    CommandError
+        If the name has another ending, there is no such folder, it cannot be written to, or the file exists.
+    """
+    zarr = path.suffix == ".zarr"
+    if not zarr and path.suffix != ".nc":
+        raise CommandError(f"output: got {str(path)!r}, needs a file that ends in .nc or .zarr")
+    if zarr and importlib.util.find_spec("zarr") is None:
+        raise CommandError("output: .zarr needs the package zarr; install stacksweep[distributed], or write .nc")
+    if not path.parent.is_dir():
+        raise CommandError(f"output: got {str(path)!r}, and there is no folder {str(path.parent)!r}")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise CommandError(f"output: got {str(path)!r}, and the folder {str(path.parent)!r} cannot be written to")
+    if path.is_dir() and not (zarr and any((path / name).exists() for name in ("zarr.json", ".zgroup"))):
+        raise CommandError(f"output: got {str(path)!r}, which is a folder" + " and no Zarr store" * zarr)
+    if zarr and path.is_file():
+        raise CommandError(f"output: got {str(path)!r}, which is a file, and a Zarr store is a folder")
+    if os.path.lexists(path) and not overwrite:
+        raise CommandError(f"output: {str(path)!r} exists; choose another name, or replace it with --overwrite")
+
+
+@contextmanager
+def _bar(*, shown: bool) -> Iterator[Callable[[int, int], None]]:
+    """Show a progress bar on stderr; yields what to call with the points done and their total."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), disable=not shown) as progress:
+        task = progress.add_task("preparing", total=None, rate="")
+        started = time.perf_counter()
+
+        def report(done: int, total: int) -> None:
+            rate = f"{done / (time.perf_counter() - started):,.0f} points/s"
+            words = "evaluating" if done < total else "writing"
+            progress.update(task, completed=done, total=total, rate=rate, description=words)
+
+        yield report
+
+
+def summarize(dataset: xr.Dataset) -> dict[str, Any]:
+    """
+    Sum up a sweep.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+
+    Returns
+    -------
+    dict
+        Dimensions, points, how many are valid, fit, or cannot be for each reason, and the best point.
+    """
+    valid, reason = dataset["valid"], dataset["reason"].values
+    counts = {name: np.count_nonzero(reason == code) for code, name in enumerate(REASONS) if name != "valid"}
+    return {
+        "dimensions": {str(dim): size for dim, size in valid.sizes.items()},
+        "points": valid.size,
+        "valid": int(valid.sum()),
+        "fits": int(dataset["fits"].sum()) if "fits" in dataset else None,
+        "reasons": {name: count for name, count in counts.items() if count},
+        "best": _best(dataset),
+    }
+
+
+def _best(dataset: xr.Dataset) -> dict[str, Any] | None:
+    """Find the valid point with the highest tps, among those that fit if any is known to."""
+    if "tps" not in dataset or not dataset["valid"].any():
+        return None
+    fitting = "fits" in dataset and bool(dataset["fits"].any())
+    candidates = dataset["fits" if fitting else "valid"].values
+    tps = dataset["tps"].values
+    highest = np.max(tps, where=candidates, initial=-np.inf)
+    equals = candidates & (tps == highest)
+    index = dict(zip(dataset["valid"].dims, np.unravel_index(np.argmax(equals), equals.shape), strict=True))
+    point = dataset[["tps", *(name for name in ("ttft",) if name in dataset)]].isel(index)
+    return {
+        "among": "fits" if fitting else "valid",
+        **{str(name): point[name].item() for name in point.data_vars},
+        "equals": int(np.count_nonzero(equals)),
+        "coordinates": {str(name): point[name].item() for name in point.coords if dataset[name].ndim},
+    }
+
+
+def _summary_text(summary: Mapping[str, Any]) -> str:
+    points, best = summary["points"], summary["best"]
+    dimensions = " x ".join(f"{dim} {size:,}" for dim, size in summary["dimensions"].items()) or "none: one point"
+    rows = [
+        ("dimensions", dimensions),
+        ("points", f"{points:,} in {summary['seconds']:.3g} s ({points / summary['seconds']:,.0f} points/s)"),
+        ("valid", f"{summary['valid']:,} ({summary['valid'] / points:.1%})"),
+        *((f"  {name}", f"{count:,}: {REASONS[name]}") for name, count in summary["reasons"].items()),
+    ]
+    if summary["fits"] is not None:
+        rows.append(("fits", f"{summary['fits']:,} ({summary['fits'] / points:.1%})"))
+    rows += zip(("best", "  at"), _best_text(summary, best), strict=False)
+    rows.append(("written", f"{summary['output']} ({summary['bytes'] / 1e6:,.1f} MB)"))
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:<{width}}  {words}" for name, words in rows)
+
+
+def _best_text(summary: Mapping[str, Any], best: Mapping[str, Any] | None) -> Iterator[str]:
+    if best is None:
+        yield "no point is valid" if not summary["valid"] else "not known: tps is not among the outputs"
+        return
+    among = "among points that fit"
+    if best["among"] == "valid":
+        among = "among all valid points: " + ("no point fits" if summary["fits"] == 0 else "fits is not an output")
+    ttft = f", ttft {best['ttft']:.6g} s" if "ttft" in best else ""
+    equals = f" (the first of {best['equals']:,} with this tps)" if best["equals"] > 1 else ""
+    yield f"tps {best['tps']:.6g} tokens/s{ttft}, {among}{equals}"
+    if best["coordinates"]:
+        yield ", ".join(f"{name} {_value(value)}" for name, value in best["coordinates"].items())
+
+
+@app.command()
+def models(
+    source: Annotated[
+        str | None, typer.Argument(metavar="NAME|FILE", help="Show one model: a bundled name or a config.json.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List the bundled models, or show one."""
+    if source is not None:
+        spec = ss.load_model(source)
+        details = {**spec.to_dict(), "weight_elements": spec.weight_elements(), **_origin(spec)}
+        details.pop("provenance", None)
+        _print_json(details) if as_json else typer.echo(_lines(details))
+        return
+    entries: list[dict[str, Any]] = [
+        {
+            "name": spec.name,
+            "num_hidden_layers": spec.num_hidden_layers,
+            "hidden_size": spec.hidden_size,
+            "num_experts": spec.num_experts,
+            "num_experts_per_tok": spec.experts_per_token,
+            "weight_elements": spec.weight_elements(),
+        }
+        for spec in map(ss.load_model, ss.bundled_names("models"))
+    ]
+    if as_json:
+        _print_json(entries)
+        return
+    rows = [["model", "layers", "hidden size", "experts", "per token", "parameters (1e9)"]]
+    rows += [
+        [*(str(value) for value in list(entry.values())[:-1]), f"{entry['weight_elements'] / 1e9:.3f}"]
+        for entry in entries
+    ]
+    typer.echo(_table(rows, left=(0,)))
+
+
+@app.command()
+def profiles(as_json: Json = False) -> None:
+    """List the bundled profiles and their sources.
+
+    Chips, memories, models and networks, and where their numbers come from.
+    """
+    from deepstack_noc import bundled_nocs
+
+    kinds: tuple[tuple[str, list[str], Callable[[str], Any]], ...] = (
+        ("chip", ss.bundled_names("chips"), ss.load_chip),
+        ("memory", ss.bundled_names("memory"), ss.load_memory),
+        ("model", ss.bundled_names("models"), ss.load_model),
+        ("noc", bundled_nocs(), ss.load_noc),
+    )
+    entries = [{"kind": kind, "name": name, **_origin(load(name))} for kind, names, load in kinds for name in names]
+    if as_json:
+        _print_json(entries)
+        return
+    rows = [["kind", "name", "source"], *([entry["kind"], entry["name"], entry["source"]] for entry in entries)]
+    typer.echo(_table(rows, left=(0, 1, 2)))
+
+
+def _origin(profile: Any) -> dict[str, Any]:
+    """Say where the numbers of a profile come from."""
+    provenance = profile.provenance
+    if isinstance(provenance, Mapping):
+        return {key: provenance.get(key) for key in ("source", "path", "sha256")}
+    return {"source": provenance.notes.get("source"), "path": provenance.path, "sha256": provenance.sha256}
+
+
+def _print_json(value: Any) -> None:
+    typer.echo(json.dumps(_plain(value), indent=2, allow_nan=False))
+
+
+def _plain(value: Any) -> Any:
+    """Put null where JSON has no number, and lists where it has no tuples."""
+    if isinstance(value, Mapping):
+        return {key: _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _number(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.6g}"
+
+
+def _value(value: Any) -> str:
+    return f"{value:.10g}" if isinstance(value, float) else str(value)
+
+
+def _lines(details: Mapping[str, Any]) -> str:
+    """Lay out one entry below the other; of a list how often each value stands in it."""
+    width = max(map(len, details))
+    rows = []
+    for name, value in details.items():
+        words = value
+        if isinstance(value, list):
+            words = ", ".join(f"{value.count(one)} {one}" for one in dict.fromkeys(value))
+        rows.append(f"{name:<{width}}  {words}")
+    return "\n".join(rows)
+
+
+def _table(rows: Sequence[Sequence[Any]], left: Sequence[int]) -> str:
+    """Lay out rows under the first, with columns aligned to the right but for those named."""
+    widths = [max(len(str(row[column])) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(
+            f"{cell!s:<{width}}" if column in left else f"{cell!s:>{width}}"
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )
