@@ -64,7 +64,7 @@ def algorithms_of(collective: str, groups: Groups) -> dict[str, list[Stage]]:
     if collective not in COLLECTIVES:
         raise NocError(f"collective is {collective!r}; allowed are {', '.join(COLLECTIVES)}")
     if size == 1:
-        return {}
+        return {"none": []}
     ring, direct = Family("ring", stride, size), Family("direct", stride, size)
     power_of_two = size & (size - 1) == 0
     steps = range(size.bit_length() - 1) if power_of_two else range(0)

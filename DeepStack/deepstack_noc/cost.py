@@ -15,119 +15,163 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ._jit import kernel
-from .tables import FloatArray, IntArray, Tables, available_cores
+from .network import IntArray
+from .tables import FloatArray, Tables, available_cores
 
 RATES = 12
-"""Rates of a network: latencies of L1, L2, L3 in s, bandwidths of L1, L2, L3 in byte/s, capacities of their CENTERs in
-byte/s (infinite where there is no limit), energies of L1, L2, L3 in pJ/bit (NaN where they are not known)."""
+"""Rates of a network, each of L1, L2, L3: latencies in s, times per byte of a link and of a CENTER in s/byte (0 where
+there is no limit), energies in pJ/bit (NaN where they are not known)."""
 
-LATENCY, BANDWIDTH, CENTER_CAPACITY, PJ_PER_BIT = range(0, RATES, 3)
+LATENCY, LINK, CENTER, PJ_PER_BIT = range(0, RATES, 3)
 
 TIE = 1e-12
 """Relative difference within which two algorithms cost the same: rounding must not choose between them."""
 
-BLOCK = 16384
+BLOCK = 128
+"""Points that compiled code prices together, so that one instruction serves several of them."""
+
+THREAD = 16384
 """Least number of points that a thread is started for."""
 
 
 @kernel
-def pattern_prices(tables: Tables, row: int, rates: FloatArray, prices: FloatArray) -> None:
-    """Price the patterns of a row at given rates.
+def price_patterns(
+    rows: IntArray,
+    patterns: FloatArray,
+    vectors: IntArray,
+    hops: FloatArray,
+    row: int,
+    rates: FloatArray,
+    prices: FloatArray,
+) -> None:
+    """Price the patterns of a row at n sets of rates.
 
     Parameters
     ----------
-    tables : Tables
+    rows, patterns, vectors, hops
+        Of :class:`deepstack_noc.Tables`.
     row : int
-    rates : ndarray (12,)
+        Which row.
+    rates : ndarray (12, n)
         See `RATES`.
-    prices : ndarray (patterns of the row, 3)
+    prices : ndarray (patterns of the row or more, 3, n)
         Written: hop time in s, link time in s/byte, energy in pJ/byte.
     """
-    first = tables.pattern_start[row]
-    for pattern in range(first, tables.pattern_start[row + 1]):
-        hop = 0.0
-        for vector in range(tables.vector_start[pattern], tables.vector_start[pattern + 1]):
-            time = 0.0
-            for level in range(3):
-                time += tables.hops[vector, level] * rates[LATENCY + level]
-            hop = max(hop, time)
-        link = 0.0
-        energy = tables.total[pattern, 3] * rates[PJ_PER_BIT]
+    first, end = rows[row, 2], rows[row, 3]
+    n = rates.shape[1]
+    for pattern in range(first, end):
+        k = pattern - first
+        for i in range(n):
+            prices[k, 0, i] = 0.0
+        for vector in range(vectors[pattern, 0], vectors[pattern, 1]):
+            h1, h2, h3 = hops[vector, 0], hops[vector, 1], hops[vector, 2]
+            for i in range(n):
+                time = h1 * rates[LATENCY, i] + h2 * rates[LATENCY + 1, i] + h3 * rates[LATENCY + 2, i]
+                prices[k, 0, i] = time if time > prices[k, 0, i] else prices[k, 0, i]
+        for i in range(n):
+            prices[k, 1, i] = 0.0
         for level in range(3):
-            link = max(link, tables.busy[pattern, level] / rates[BANDWIDTH + level])
-            link = max(link, tables.center[pattern, level] / rates[CENTER_CAPACITY + level])
-            energy += tables.total[pattern, level] * rates[PJ_PER_BIT + level]
-        prices[pattern - first, 0], prices[pattern - first, 1], prices[pattern - first, 2] = hop, link, 8.0 * energy
+            busy, through = patterns[pattern, level], patterns[pattern, 3 + level]
+            for i in range(n):
+                link, center = busy * rates[LINK + level, i], through * rates[CENTER + level, i]
+                time = link if link > center else center
+                prices[k, 1, i] = time if time > prices[k, 1, i] else prices[k, 1, i]
+        bits1 = 8.0 * (patterns[pattern, 6] + patterns[pattern, 9])
+        bits2, bits3 = 8.0 * patterns[pattern, 7], 8.0 * patterns[pattern, 8]
+        for i in range(n):
+            prices[k, 2, i] = (
+                bits1 * rates[PJ_PER_BIT, i] + bits2 * rates[PJ_PER_BIT + 1, i] + bits3 * rates[PJ_PER_BIT + 2, i]
+            )
 
 
 @kernel
-def row_price(
-    tables: Tables, row: int, nbytes: int, prices: FloatArray, times: FloatArray
-) -> tuple[float, float, float, int]:
-    """Price a row for a number of bytes, algorithm choice included.
+def price_row(
+    rows: IntArray,
+    algorithms: IntArray,
+    stages: IntArray,
+    row: int,
+    n: int,
+    nbytes: IntArray,
+    prices: FloatArray,
+    work: FloatArray,
+    costs: FloatArray,
+    codes: IntArray,
+) -> None:
+    """Price n points of a row, algorithm choice included.
 
     Parameters
     ----------
-    tables : Tables
+    rows, algorithms, stages
+        Of :class:`deepstack_noc.Tables`.
     row : int
-    nbytes : int
+        Which row.
+    n : int
+        Number of points.
+    nbytes : ndarray of int64 (n or more,)
         Bytes of the collective.
-    prices : ndarray (patterns of the row, 3)
-        From :func:`pattern_prices`.
-    times : ndarray (algorithms of the row, 2)
+    prices : ndarray (patterns of the row or more, 3, n or more)
+        From :func:`price_patterns`, for each point.
+    work : ndarray (algorithms of the row + 1 or more, 3, n or more)
         Working memory.
+    costs : ndarray (3, n or more)
+        Written: hop time in s, link time in s, energy in pJ.
+    codes : ndarray of int64 (n or more,)
+        Written: the algorithm taken, as a position in `ALGORITHMS`.
 
-    Returns
-    -------
-    hop, link : float
-        Hop and link time, s.
-    energy : float
-        pJ.
-    algorithm : int
-        Position in `ALGORITHMS`.
+    Notes
+    -----
+    Every loop over points has one line and writes one row, which is what compilers turn into vector instructions.
     """
-    first, last = tables.algorithm_start[row], tables.algorithm_start[row + 1]
-    if first == last:
-        return 0.0, 0.0, 0.0, 0
-    sign = -1.0 if tables.slowest[row] else 1.0
-    best = np.inf
-    for algorithm in range(first, last):
-        hop, link = 0.0, 0.0
-        for stage in range(tables.stage_start[algorithm], tables.stage_start[algorithm + 1]):
-            sent = transfer_bytes(tables, stage, nbytes)
-            if sent > 0:
-                pattern, repeat = tables.stage_pattern[stage], tables.stage_repeat[stage]
-                hop += repeat * prices[pattern, 0]
-                link += repeat * sent * prices[pattern, 1]
-        times[algorithm - first, 0], times[algorithm - first, 1] = hop, link
-        best = min(best, sign * (hop + link))
-    chosen = first
-    worst = best + TIE * abs(best)
-    while sign * (times[chosen - first, 0] + times[chosen - first, 1]) > worst:
-        chosen += 1
-    energy = 0.0
-    for stage in range(tables.stage_start[chosen], tables.stage_start[chosen + 1]):
-        per_byte = prices[tables.stage_pattern[stage], 2]
-        energy += tables.stage_repeat[stage] * transfer_bytes(tables, stage, nbytes) * per_byte
-    return times[chosen - first, 0], times[chosen - first, 1], energy, tables.algorithm[chosen]
-
-
-@kernel
-def transfer_bytes(tables: Tables, stage: int, nbytes: int) -> int:
-    """Whole bytes of one transfer of a stage."""
-    shifted = nbytes >> tables.stage_shift[stage]
-    divisor = tables.stage_divisor[stage]
-    return shifted if divisor == 1 else shifted // divisor
+    first, count = rows[row, 0], rows[row, 1] - rows[row, 0]
+    sign = 1.0 - 2.0 * rows[row, 4]
+    for k in range(count):
+        for part in range(3):
+            for i in range(n):
+                work[k, part, i] = 0.0
+        for stage in range(algorithms[first + k, 1], algorithms[first + k, 2]):
+            pattern, shift, divisor, repeat = stages[stage, 0], stages[stage, 1], stages[stage, 2], stages[stage, 3]
+            times = float(repeat)
+            if divisor == 1:
+                for i in range(n):
+                    work[count, 0, i] = float(nbytes[i] >> shift)
+            else:
+                for i in range(n):
+                    work[count, 0, i] = float(np.floor_divide(nbytes[i] >> shift, divisor))
+            for i in range(n):
+                work[k, 0, i] += times * prices[pattern, 0, i] if work[count, 0, i] > 0.0 else 0.0
+            for part in range(1, 3):
+                for i in range(n):
+                    work[k, part, i] += times * work[count, 0, i] * prices[pattern, part, i]
+    for i in range(n):
+        work[count, 0, i] = np.inf
+    for k in range(count):
+        for i in range(n):
+            total = sign * (work[k, 0, i] + work[k, 1, i])
+            work[count, 0, i] = total if total < work[count, 0, i] else work[count, 0, i]
+    for i in range(n):
+        work[count, 0, i] += TIE * abs(work[count, 0, i])
+    for k in range(count - 1, -1, -1):
+        for i in range(n):
+            total = sign * (work[k, 0, i] + work[k, 1, i])
+            codes[i] = k if total <= work[count, 0, i] else codes[i]
+    for i in range(n):
+        k = codes[i]
+        costs[0, i], costs[1, i], costs[2, i] = work[k, 0, i], work[k, 1, i], work[k, 2, i]
+        codes[i] = algorithms[first + k, 0]
 
 
 @kernel
 def price_points(
-    tables: Tables,
+    rows: IntArray,
+    algorithms: IntArray,
+    stages: IntArray,
+    patterns: FloatArray,
+    vectors: IntArray,
+    hops: FloatArray,
     row: int,
     start: int,
     stop: int,
     nbytes: IntArray,
-    bytes_step: int,
     rates: FloatArray,
     varying: IntArray,
     values: FloatArray,
@@ -136,24 +180,28 @@ def price_points(
     energy: FloatArray,
     algorithm: NDArray[np.int8],
 ) -> None:
-    """Price points `start` to `stop` of one row: rate `varying[k]` of point i is `values[k, i]`, the others stay.
-
-    Patterns are priced anew only where a rate differs from the point before.
-    """
-    now = rates.copy()
-    prices = np.empty((tables.pattern_start[row + 1] - tables.pattern_start[row], 3))
-    times = np.empty((tables.algorithm_start[row + 1] - tables.algorithm_start[row], 2))
-    changed = True
-    for i in range(start, stop):
+    """Price points `start` to `stop` of one row: rate `varying[k]` of point i is `values[k, i]`, the others stay."""
+    now = np.empty((RATES, BLOCK))
+    prices = np.empty((rows[row, 3] - rows[row, 2], 3, BLOCK))
+    work = np.empty((rows[row, 1] - rows[row, 0] + 1, 3, BLOCK))
+    sent, codes, costs = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64), np.empty((3, BLOCK))
+    for rate in range(RATES):
+        for i in range(BLOCK):
+            now[rate, i] = rates[rate]
+    for at in range(start, stop, BLOCK):
+        n = min(BLOCK, stop - at)
         for k in range(varying.size):
-            value = values[k, i]
-            if value != now[varying[k]]:
-                now[varying[k]] = value
-                changed = True
-        if changed:
-            pattern_prices(tables, row, now, prices)
-            changed = False
-        hop[i], link[i], energy[i], algorithm[i] = row_price(tables, row, nbytes[i * bytes_step], prices, times)
+            rate = varying[k]
+            for i in range(n):
+                now[rate, i] = values[k, at + i]
+        if varying.size > 0 or at == start:
+            price_patterns(rows, patterns, vectors, hops, row, now, prices)
+        for i in range(n):
+            sent[i] = nbytes[at + i]
+        price_row(rows, algorithms, stages, row, n, sent, prices, work, costs, codes)
+        for i in range(n):
+            hop[at + i], link[at + i], energy[at + i] = costs[0, i], costs[1, i], costs[2, i]
+            algorithm[at + i] = codes[i]
 
 
 class Prices(NamedTuple):
@@ -181,24 +229,25 @@ def price(tables: Tables, row: int, nbytes: IntArray, rates: Sequence[ArrayLike]
     -------
     Prices
     """
-    arrays = [np.asarray(nbytes, np.int64), *(np.asarray(rate, np.float64) for rate in rates)]
-    shape = np.broadcast_shapes(*(array.shape for array in arrays))
-    varying = [k for k, array in enumerate(arrays[1:]) if array.size != 1]
-    sent, *spread = (
-        np.broadcast_to(arrays[k], shape).reshape(-1) if arrays[k].size != 1 else arrays[k].reshape(-1)
-        for k in (0, *(k + 1 for k in varying))
+    sent, *arrays = np.asarray(nbytes, np.int64), *(np.asarray(rate, np.float64) for rate in rates)
+    shape = np.broadcast_shapes(sent.shape, *(array.shape for array in arrays))
+    varying = [k for k, array in enumerate(arrays) if array.size != 1]
+    values = np.empty((len(varying), *shape))
+    for k, rate in enumerate(varying):
+        values[k] = arrays[rate]
+    fixed = np.array([1.0 if k in varying else array.item() for k, array in enumerate(arrays)])
+    # numba compiles anew for an array that must not be written
+    flat = np.require(sent if sent.shape == shape else np.broadcast_to(sent, shape), requirements=["C", "W"]).reshape(
+        -1
     )
-    size = int(np.prod(shape))
-    fixed = np.array([np.nan if k in varying else array.item() for k, array in enumerate(arrays[1:])])
-    values = np.stack(spread) if spread else np.empty((0, 0))
+    size = flat.size
+    points = flat, fixed, np.array(varying, np.int64), values.reshape(len(varying), size)
     out = Prices(np.empty(size), np.empty(size), np.empty(size), np.empty(size, np.int8))
-    workers = min(available_cores(), max(1, size // BLOCK))
+    workers = min(available_cores(), max(1, size // THREAD))
     edges = np.linspace(0, size, workers + 1).astype(int).tolist()
 
-    def run(block: int) -> None:
-        ends = edges[block], edges[block + 1]
-        indices = np.array(varying, np.int64)
-        price_points(tables, row, *ends, sent, int(sent.size != 1), fixed, indices, values, *out)
+    def run(part: int) -> None:
+        price_points(*tables, row, edges[part], edges[part + 1], *points, *out)
 
     if workers == 1:
         run(0)
@@ -206,4 +255,5 @@ def price(tables: Tables, row: int, nbytes: IntArray, rates: Sequence[ArrayLike]
         with ThreadPoolExecutor(workers) as pool:
             for _ in pool.map(run, range(workers)):
                 pass
-    return Prices(*(array.reshape(shape) for array in out))
+    hop, link, energy, algorithm = out
+    return Prices(hop.reshape(shape), link.reshape(shape), energy.reshape(shape), algorithm.reshape(shape))

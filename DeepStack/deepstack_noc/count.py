@@ -94,15 +94,15 @@ def count_pairs(
 ) -> Tally:
     """Count flows between given ranks of every group."""
     blocks = net[SIZE] * net[SIZE + 1] * net[SIZE + 2] // (stride * size)
-    hops, span, front, kept = np.zeros(3, np.int64), no_span(flows), np.zeros((16, 3), np.int64), ZERO
+    span, front, kept = no_span(flows), np.zeros((16, 3), np.int64), ZERO
     for group in range(stride * blocks):
         first = group // blocks + group % blocks * stride * size
         for k in range(sources.size):
             s, d = first + sources[k] * stride, first + targets[k] * stride
-            add_flow(net, flows, runs, s, d, ONE, hops, span)
+            h1, h2, h3 = add_flow(net, flows, runs, s, d, ONE, span)
+            kept = keep_slowest(front, kept, h1, h2, h3)
             if kept == front.shape[0]:
                 front = doubled(front)
-            kept = keep_slowest(front, kept, hops)
     return tally(net, charged, flows, span, front[: max(kept, 1)])
 
 
@@ -119,7 +119,7 @@ def count_matrix(
 ) -> Tally:
     """Count weighted flows between all ranks of every group; a weight of 0 is no flow."""
     blocks = net[SIZE] * net[SIZE + 1] * net[SIZE + 2] // (stride * size)
-    hops, span, front, kept = np.zeros(3, np.int64), no_span(flows), np.zeros((16, 3), np.int64), ZERO
+    span, front, kept = no_span(flows), np.zeros((16, 3), np.int64), ZERO
     for group in range(stride * blocks):
         first = group // blocks + group % blocks * stride * size
         for a in range(size):
@@ -127,10 +127,10 @@ def count_matrix(
                 weight = weights[group * steps[0] + a * steps[1] + b * steps[2]]
                 if a == b or weight == 0:
                     continue
-                add_flow(net, flows, runs, first + a * stride, first + b * stride, weight, hops, span)
+                h1, h2, h3 = add_flow(net, flows, runs, first + a * stride, first + b * stride, weight, span)
+                kept = keep_slowest(front, kept, h1, h2, h3)
                 if kept == front.shape[0]:
                     front = doubled(front)
-                kept = keep_slowest(front, kept, hops)
     return tally(net, charged, flows, span, front[: max(kept, 1)])
 
 
@@ -144,40 +144,44 @@ def no_span(flows: IntArray) -> IntArray:
 
 @kernel
 def add_flow(
-    net: IntArray, flows: IntArray, runs: IntArray, s: int, d: int, weight: int, hops: IntArray, span: IntArray
-) -> None:
-    """Add one flow to all links of its route, widen the span of links, and write its links per level into `hops`."""
+    net: IntArray, flows: IntArray, runs: IntArray, s: int, d: int, weight: int, span: IntArray
+) -> tuple[int, int, int]:
+    """Add one flow to all links of its route and widen the span of links; return its links on L1, L2, L3."""
+    first_of_l2, first_of_l3 = net[OFFSET + 1], net[OFFSET]
     count = route_links(net, s, d, runs)
-    hops[0], hops[1], hops[2] = 0, 0, 0
+    h1, h2, h3 = ZERO, ZERO, ZERO
     for k in range(count):
-        first, last = runs[k, 0], runs[k, 0] + runs[k, 1]
-        row = 0 if first < net[OFFSET + 1] else 1 if first < net[OFFSET] else 2
+        first, length = runs[k, 0], runs[k, 1]
+        last = first + length
+        row = (first >= first_of_l2) + (first >= first_of_l3)
+        h1 += length if row == 0 else 0
+        h2 += length if row == 1 else 0
+        h3 += length if row == 2 else 0
         flows[first] += weight
         flows[last] -= weight
         span[row, 0] = min(span[row, 0], first)
         span[row, 1] = max(span[row, 1], last)
-        hops[row] += last - first
+    return h1, h2, h3
 
 
 @kernel
-def keep_slowest(front: IntArray, kept: int, hops: IntArray) -> int:
-    """Keep a vector of hop counts unless another has as many in every level; return how many are kept.
+def keep_slowest(front: IntArray, kept: int, h1: int, h2: int, h3: int) -> int:
+    """Keep a vector of links on L1, L2, L3 unless another has as many on each; return how many are kept.
 
     A vector that beats the new one moves to the top, where the next ones meet it first.
     """
     for k in range(kept):
-        if front[k, 0] >= hops[0] and front[k, 1] >= hops[1] and front[k, 2] >= hops[2]:
+        if front[k, 0] >= h1 and front[k, 1] >= h2 and front[k, 2] >= h3:
             for row in range(3):
                 front[0, row], front[k, row] = front[k, row], front[0, row]
             return kept
-    left = 0
+    left = ZERO
     for k in range(kept):
-        if front[k, 0] > hops[0] or front[k, 1] > hops[1] or front[k, 2] > hops[2]:
+        if front[k, 0] > h1 or front[k, 1] > h2 or front[k, 2] > h3:
             for row in range(3):
                 front[left, row] = front[k, row]
             left += 1
-    for row in range(3):
-        front[left, row] = hops[row]
+    front[left, 0], front[left, 1], front[left, 2] = h1, h2, h3
     return left + 1
 
 
@@ -192,9 +196,7 @@ def doubled(front: IntArray) -> IntArray:
 
 
 @kernel
-def tally(
-    net: IntArray, charged: NDArray[np.bool_], flows: IntArray, span: IntArray, hops: IntArray
-) -> Tally:
+def tally(net: IntArray, charged: NDArray[np.bool_], flows: IntArray, span: IntArray, hops: IntArray) -> Tally:
     """Sum the difference array up to the counts of a stage, and leave it zero."""
     busy, center = np.zeros(3, np.int64), np.zeros(3, np.int64)
     total, busiest = np.zeros(5, np.int64), np.full(6, -1, np.int64)

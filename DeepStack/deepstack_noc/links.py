@@ -9,7 +9,6 @@ from .network import (
     KIND,
     L1,
     L2,
-    L3,
     OFFSET,
     PORTS,
     SIZE,
@@ -59,9 +58,9 @@ def link_ends(network: Network, link: int) -> tuple[State, State]:
     net, level = network.layout, link_level(network, link)
     blocks, slot = divmod(link - int(net[OFFSET + level]), int(net[SLOTS + level]))
     hop = np.zeros(3, np.int64)
-    hop_of(net, (L3, L2, L1)[level], slot, hop)
-    u, v, x = hop
-    entry = entry_side(net, (L3, L2, L1)[level], x)
+    hop_of(net, level, slot, hop)
+    u, v, x = hop.tolist()
+    entry = entry_side(net, level, x)
     if level == 2:
         outer = divmod(blocks, int(net[SIZE + 1]))
         return (*outer, _place(network, 2, u)), (*outer, _place(network, 2, v))

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,25 +31,33 @@ from .errors import NocError
 from .noc import WRAPPING_COLUMNS, WRAPPING_ROWS, Topology
 
 LINK_MODELS = ("deepstack", "physical")
-# numpy integers, because numba compiles a function anew for every plain one that it is called with
-L3, L2, L1 = np.int64(0), np.int64(1), np.int64(2)
-UP, DOWN, LEFT, RIGHT = np.int64(0), np.int64(1), np.int64(2), np.int64(3)
-NOWHERE, ZERO, ONE = np.int64(-1), np.int64(0), np.int64(1)
+
+
+def _constant(value: int) -> int:
+    """Return an integer that compiled functions take as any other: for plain ones numba compiles them anew."""
+    return cast("int", np.int64(value))
+
+
+L3, L2, L1 = _constant(0), _constant(1), _constant(2)
+UP, DOWN, LEFT, RIGHT = _constant(0), _constant(1), _constant(2), _constant(3)
+NOWHERE, ZERO, ONE = _constant(-1), _constant(0), _constant(1)
 SWITCH, ALL_TO_ALL, GRID = 0, 1, 2
 
 IntArray = NDArray[np.int64]
 
 # Compiled code takes a network as one array of integers. These say where what stands in it: three flags, then for
-# each field the values of L3, L2, L1, then for each level and direction where its ports are listed, and how many.
+# each field the values of L3, L2, L1, then for each level and direction where its ports are listed, and how many, at
+# last the lists. Rows, columns and places are looked up, because a division can raise, and numba makes every call
+# around it slower by that.
 PHYSICAL, NEAREST, ALL_SWITCH = 0, 1, 2
-KIND, ROWS, COLUMNS, RINGED_ROWS, RINGED_COLUMNS, SIZE, STRAIGHT, SLOTS, PORTS, OFFSET = range(3, 33, 3)
-OUTS_AT, OUTS, INS_AT, INS = range(33, 81, 12)
-PORT_NODES = 81
-"""Where the lists of ports begin.
+KIND, ROWS, COLUMNS, RINGED_ROWS, RINGED_COLUMNS, SIZE, STRAIGHT, SLOTS, PORTS, OFFSET, CELLS_AT = range(3, 36, 3)
+OUTS_AT, OUTS, INS_AT, INS = range(36, 84, 12)
+PLACES_AT = 84
+"""Where the nodes of L3, L2, L1 of each device are listed; the other lists follow.
 
 STRAIGHT tells whether a walk of the level crosses links that are numbered in a row, because nothing inside it moves
 on the way; SLOTS is the number of hops of one instance of the level, PORTS the most ports that it has on one side,
-OFFSET the number of its first link.
+OFFSET the number of its first link, CELLS_AT where row and column of each of its nodes are listed.
 """
 
 
@@ -138,13 +147,17 @@ def network_of(topology: Topology, link_model: str) -> Network:
     middle_links, innermost_links = sizes[0] * slots[1] * ports[2], sizes[0] * sizes[1] * slots[2]
     offset = [innermost_links + 1 + middle_links + 1, innermost_links + 1, 0]
 
-    lists: list[int] = []
+    lists = [place for device in np.ndindex(*sizes) for place in device]
+    cells_at = []
+    for rows, columns in topology.shapes:
+        cells_at.append(PLACES_AT + len(lists))
+        lists += [part for cell in np.ndindex(rows, columns) for part in cell]
     starts: dict[int, list[int]] = {0: [], 1: []}
     counts: dict[int, list[int]] = {0: [], 1: []}
     for level in sides:
         for side in level:
             for way, nodes in enumerate(side):
-                starts[way].append(PORT_NODES + len(lists))
+                starts[way].append(PLACES_AT + len(lists))
                 counts[way].append(len(nodes))
                 lists += nodes
     layout = np.array(
@@ -160,6 +173,7 @@ def network_of(topology: Topology, link_model: str) -> Network:
             *slots,
             *ports,
             *offset,
+            *cells_at,
             *starts[0],
             *counts[0],
             *starts[1],
@@ -208,25 +222,42 @@ def _most_runs(kinds: list[int], shapes: Sequence[tuple[int, int]], straight: li
         # every hop may move all that is inside to a port, and once more after the hop
         moves = 1 if straight[level] else runs
         inside = runs + (2 * moves + 1) * inside
-    return inside
+    return inside + 2  # a walk may write two more than it has
+
+
+@kernel
+def row_of(net: IntArray, level: int, node: int) -> int:
+    """Row of a node of a level."""
+    row: int = net[net[CELLS_AT + level] + 2 * node]
+    return row
+
+
+@kernel
+def column_of(net: IntArray, level: int, node: int) -> int:
+    """Column of a node of a level."""
+    column: int = net[net[CELLS_AT + level] + 2 * node + 1]
+    return column
 
 
 @kernel
 def out_port(net: IntArray, level: int, x: int, j: int) -> int:
     """Node of port number j of a level in direction x."""
-    return net[net[OUTS_AT + 4 * level + x] + j]
+    node: int = net[net[OUTS_AT + 4 * level + x] + j]
+    return node
 
 
 @kernel
 def in_port(net: IntArray, level: int, side: int, j: int) -> int:
     """Node of port number j of a level at the side that is entered."""
-    return net[net[INS_AT + 4 * level + side] + j]
+    node: int = net[net[INS_AT + 4 * level + side] + j]
+    return node
 
 
 @kernel
 def port_pairs(net: IntArray, level: int, x: int, side: int) -> int:
     """Count the pairs of ports of a level that a hop in direction x, entering through a side, can use."""
-    return min(net[OUTS + 4 * level + x], net[INS + 4 * level + side])
+    pairs: int = min(net[OUTS + 4 * level + x], net[INS + 4 * level + side])
+    return pairs
 
 
 @kernel
@@ -277,7 +308,7 @@ def hop_of(net: IntArray, level: int, slot: int, hop: IntArray) -> None:
         return
     if net[KIND + level] == ALL_TO_ALL:
         hop[0], hop[1] = slot // size, slot % size
-        hop[2] = direction_in_full(columns, hop[0], hop[1])
+        hop[2] = direction_in_full(net, level, hop[0], hop[1])
         return
     x, place = slot // size, slot % size
     if x in (UP, DOWN):
@@ -294,9 +325,9 @@ def hop_of(net: IntArray, level: int, slot: int, hop: IntArray) -> None:
 
 
 @kernel
-def direction_in_full(columns: int, u: int, v: int) -> int:
+def direction_in_full(net: IntArray, level: int, u: int, v: int) -> int:
     """Direction of a hop of an all_to_all level, named as in a mesh."""
-    row_u, row_v = u // columns, v // columns
-    if row_u != row_v:
-        return UP if row_v > row_u else DOWN
+    rise = row_of(net, level, v) - row_of(net, level, u)
+    if rise != 0:
+        return UP if rise > 0 else DOWN
     return RIGHT if v > u else LEFT

@@ -226,7 +226,7 @@ def load_noc(source: str | os.PathLike[str] | Mapping[str, Any] | Noc) -> Noc:
         ) from None
     title = f"NoC profile {os.fspath(path)!r}"
     try:
-        layout = json.loads(content, object_pairs_hook=_unique_keys)
+        layout = json.loads(content.decode("utf-8"), object_pairs_hook=_unique_keys)
     except UnicodeDecodeError:
         raise ProfileError(f"{title} is not JSON: it is not UTF-8 text") from None
     except ValueError as error:

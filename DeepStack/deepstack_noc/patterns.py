@@ -9,15 +9,15 @@ import tempfile
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ._jit import CODE_VERSION
 from .collectives import Family, rank_pairs
 from .count import Counter, Counts
-from .network import Network, network_of
+from .network import network_of
 from .noc import Topology
 
 CACHE_VARIABLE = "DEEPSTACK_NOC_CACHE"
@@ -109,7 +109,7 @@ def _slowest_boundaries(boundaries: list[Counts]) -> list[Counts]:
 
 
 def signature(counts: Counts) -> tuple[bytes, bytes, bytes]:
-    """What the time of a stage depends on, as something to compare."""
+    """Return what the time of a stage depends on, as something to compare."""
     return counts.hops.tobytes(), counts.busy.tobytes(), counts.center.tobytes()
 
 
@@ -149,19 +149,9 @@ def _cache_directory() -> Path | None:
     return Path(named) if named else None
 
 
-@cache
-def _code_version() -> str:
-    """Digest of the code that counts depend on: counts of other code are not to be trusted."""
-    here = Path(__file__).resolve().parent
-    names = ("network.py", "routes.py", "count.py", "collectives.py", "patterns.py")
-    return hashlib.sha256(b"".join((here / name).read_bytes() for name in names)).hexdigest()
-
-
 def _text_of(key: Key) -> str:
     topology = key.topology
-    return json.dumps(
-        [topology.kinds, topology.shapes, topology.port_spread, key.link_model, key.family, _code_version()]
-    )
+    return json.dumps([topology.kinds, topology.shapes, topology.port_spread, key.link_model, key.family, CODE_VERSION])
 
 
 def _file_of(key: Key, directory: Path) -> Path:

@@ -7,6 +7,8 @@ are numbered is told in `network`.
 
 from __future__ import annotations
 
+import numpy as np
+
 from ._jit import kernel
 from .network import (
     ALL_TO_ALL,
@@ -22,6 +24,7 @@ from .network import (
     OFFSET,
     OUTS,
     PHYSICAL,
+    PLACES_AT,
     PORTS,
     RIGHT,
     RINGED_COLUMNS,
@@ -34,10 +37,12 @@ from .network import (
     UP,
     ZERO,
     IntArray,
+    column_of,
     direction_in_full,
     in_port,
     out_port,
     port_pairs,
+    row_of,
 )
 
 
@@ -52,70 +57,69 @@ def way_along(a: int, b: int, length: int, ringed: bool) -> int:
     """Signed number of steps from a to b: straight, or the shorter way round, the increasing one when equal."""
     if not ringed:
         return b - a
-    forward = (b - a) % length
+    forward = b - a if b >= a else b - a + length
     return forward if 2 * forward <= length else forward - length
+
+
+@kernel
+def next_along(place: int, steps: int, length: int) -> int:
+    """Return the place one step on in a dimension, wrapping at its ends."""
+    if steps > 0:
+        return place + 1 if place + 1 < length else ZERO
+    return place - 1 if place > 0 else length - 1
 
 
 @kernel
 def side_of_rows(net: IntArray, level: int, steps: int) -> int:
     """Direction of a move along rows; with two ringed rows both ways are the same hop, down."""
-    both = net[RINGED_ROWS + level] and net[ROWS + level] == 2
+    ringed, rows = net[RINGED_ROWS + level], net[ROWS + level]
+    both = ringed and rows == 2
     return UP if steps > 0 and not both else DOWN
 
 
 @kernel
 def side_of_columns(net: IntArray, level: int, steps: int) -> int:
     """Direction of a move along columns; with two ringed columns both ways are the same hop, left."""
-    both = net[RINGED_COLUMNS + level] and net[COLUMNS + level] == 2
+    ringed, columns = net[RINGED_COLUMNS + level], net[COLUMNS + level]
+    both = ringed and columns == 2
     return RIGHT if steps > 0 and not both else LEFT
 
 
 @kernel
-def line(
-    first: int, x: int, along: int, steps: int, length: int, runs: IntArray, n: int
-) -> int:
-    """Append `steps` links of one line from position `along`, which counts in the direction of the walk."""
+def line(first: int, x: int, along: int, steps: int, length: int, runs: IntArray, n: int) -> int:
+    """Append `steps` links, or none, of one line from position `along`, which counts in the direction of the walk."""
     if x in (DOWN, LEFT):
         along = length - 1 - along
     before_wrap = min(steps, length - along)
     runs[n, 0], runs[n, 1] = first + along, before_wrap
-    n += 1
-    if steps > before_wrap:
-        runs[n, 0], runs[n, 1] = first, steps - before_wrap
-        n += 1
-    return n
+    runs[n + 1, 0], runs[n + 1, 1] = first, steps - before_wrap
+    return n + (steps > 0) + (steps > before_wrap)
 
 
 @kernel
 def walk(net: IntArray, level: int, first: int, a: int, b: int, runs: IntArray, n: int) -> int:
-    """Append the walk from node a to node b of one instance of a level whose links start at number `first`.
+    """Append the walk from place a to node b of one instance of a level whose links start at number `first`.
 
-    Nothing inside the level moves on the way.
+    Nothing inside the level moves on the way. From nowhere there is no walk.
     """
-    if a == b:
+    kind, size, rows, columns = net[KIND + level], net[SIZE + level], net[ROWS + level], net[COLUMNS + level]
+    runs[n, 1], runs[n + 1, 1] = 1, 1
+    if a in (b, NOWHERE):
         return n
-    size, rows, columns = net[SIZE + level], net[ROWS + level], net[COLUMNS + level]
-    if net[KIND + level] == SWITCH:
-        if a != size:
-            runs[n, 0], runs[n, 1] = first + a, 1
-            n += 1
-        if b != size:
-            runs[n, 0], runs[n, 1] = first + size + b, 1
-            n += 1
-        return n
-    if net[KIND + level] == ALL_TO_ALL:
-        runs[n, 0], runs[n, 1] = first + a * size + b, 1
+    if kind == SWITCH:
+        down = first + size + b
+        runs[n, 0], runs[n + 1, 0] = first + a if a != size else down, down
+        return n + 2 if a != size and b != size else n + 1
+    if kind == ALL_TO_ALL:
+        runs[n, 0] = first + a * size + b
         return n + 1
-    row, column, row_b, column_b = a // columns, a % columns, b // columns, b % columns
+    row, column, row_b = row_of(net, level, a), column_of(net, level, a), row_of(net, level, b)
     steps = way_along(row, row_b, rows, net[RINGED_ROWS + level])
-    if steps != 0:
-        x = side_of_rows(net, level, steps)
-        n = line(first + x * size + column * rows, x, row, abs(steps), rows, runs, n)
-    steps = way_along(column, column_b, columns, net[RINGED_COLUMNS + level])
-    if steps != 0:
-        x = side_of_columns(net, level, steps)
-        n = line(first + x * size + row_b * columns, x, column, abs(steps), columns, runs, n)
-    return n
+    x = side_of_rows(net, level, steps)
+    n = line(first + x * size + column * rows, x, row, abs(steps), rows, runs, n)
+    steps = way_along(column, column_of(net, level, b), columns, net[RINGED_COLUMNS + level])
+    x = side_of_columns(net, level, steps)
+    return line(first + x * size + row_b * columns, x, column, abs(steps), columns, runs, n)
 
 
 @kernel
@@ -125,17 +129,17 @@ def step(net: IntArray, level: int, u: int, b: int) -> tuple[int, int, int]:
     if net[KIND + level] == SWITCH:
         return (size, UP, u) if u != size else (b, UP, size + b)
     if net[KIND + level] == ALL_TO_ALL:
-        return b, direction_in_full(columns, u, b), u * size + b
-    row, column = u // columns, u % columns
-    steps = way_along(row, b // columns, rows, net[RINGED_ROWS + level])
+        return b, direction_in_full(net, level, u, b), u * size + b
+    row, column = row_of(net, level, u), column_of(net, level, u)
+    steps = way_along(row, row_of(net, level, b), rows, net[RINGED_ROWS + level])
     if steps != 0:
         x = side_of_rows(net, level, steps)
-        v = (row + (1 if steps > 0 else -1)) % rows * columns + column
+        v = next_along(row, steps, rows) * columns + column
         along = row if x == UP else rows - 1 - row
         return v, x, x * size + column * rows + along
-    steps = way_along(column, b % columns, columns, net[RINGED_COLUMNS + level])
+    steps = way_along(column, column_of(net, level, b), columns, net[RINGED_COLUMNS + level])
     x = side_of_columns(net, level, steps)
-    v = row * columns + (column + (1 if steps > 0 else -1)) % columns
+    v = row * columns + next_along(column, steps, columns)
     along = column if x == RIGHT else columns - 1 - column
     return v, x, x * size + row * columns + along
 
@@ -151,9 +155,11 @@ def distance(net: IntArray, level: int, a: int, b: int) -> int:
     """Hops of the walk from a to b of a level with several ports."""
     if net[KIND + level] == ALL_TO_ALL:
         return int(a != b)
-    columns = net[COLUMNS + level]
-    vertical = way_along(a // columns, b // columns, net[ROWS + level], net[RINGED_ROWS + level])
-    return abs(vertical) + abs(way_along(a % columns, b % columns, columns, net[RINGED_COLUMNS + level]))
+    vertical = way_along(row_of(net, level, a), row_of(net, level, b), net[ROWS + level], net[RINGED_ROWS + level])
+    horizontal = way_along(
+        column_of(net, level, a), column_of(net, level, b), net[COLUMNS + level], net[RINGED_COLUMNS + level]
+    )
+    return abs(vertical) + abs(horizontal)
 
 
 @kernel
@@ -163,32 +169,36 @@ def port_number(net: IntArray, level: int, place: int, x: int, entry: int, hashe
     if count == 1:
         return ZERO
     if not net[NEAREST]:
-        return hashed % count
+        j: int = np.remainder(hashed, count)
+        return j
     best = ZERO
     if place != NOWHERE:
-        for j in range(1, count):
-            shorter = distance(net, level, place, out_port(net, level, x, best))
-            if distance(net, level, place, out_port(net, level, x, j)) < shorter:
-                best = j
+        for other in range(1, count):
+            shortest = distance(net, level, place, out_port(net, level, x, best))
+            if distance(net, level, place, out_port(net, level, x, other)) < shortest:
+                best = other
     return best
 
 
 @kernel
 def first_of_innermost(net: IntArray, p3: int, p2: int) -> int:
-    """Number of the first link of the L1 instance inside a node of L3 and L2."""
-    return net[OFFSET + 2] + (p3 * net[SIZE + 1] + p2) * net[SLOTS + 2]
+    """Return the number of the first link of the L1 instance inside a node of L3 and L2."""
+    first: int = net[OFFSET + 2] + (p3 * net[SIZE + 1] + p2) * net[SLOTS + 2]
+    return first
 
 
 @kernel
 def first_of_middle(net: IntArray, p3: int, j1: int) -> int:
-    """Number of the first link of the L2 instance inside a node of L3, for links at port number j1 of L1."""
-    return net[OFFSET + 1] + (p3 * net[PORTS + 2] + j1) * net[SLOTS + 1]
+    """Return the number of the first link of the L2 instance inside a node of L3, at port number j1 of L1."""
+    first: int = net[OFFSET + 1] + (p3 * net[PORTS + 2] + j1) * net[SLOTS + 1]
+    return first
 
 
 @kernel
 def first_of_outermost(net: IntArray, j2: int, j1: int) -> int:
-    """Number of the first link of L3 at port numbers j2 of L2 and j1 of L1."""
-    return net[OFFSET] + (j2 * net[PORTS + 2] + j1) * net[SLOTS]
+    """Return the number of the first link of L3 at port numbers j2 of L2 and j1 of L1."""
+    first: int = net[OFFSET] + (j2 * net[PORTS + 2] + j1) * net[SLOTS]
+    return first
 
 
 @kernel
@@ -205,8 +215,7 @@ def walk_middle(
         v, x, slot = step(net, L2, u, b)
         entry = entry_side(net, L2, x)
         j1 = port_number(net, L1, p1, x, entry, spread(s, d, L2, i))
-        if p1 != NOWHERE:
-            n = walk(net, L1, first_of_innermost(net, p3, u), p1, out_port(net, L1, x, j1), runs, n)
+        n = walk(net, L1, first_of_innermost(net, p3, u), p1, out_port(net, L1, x, j1), runs, n)
         runs[n, 0], runs[n, 1] = first_of_middle(net, p3, j1) + slot, 1
         n += 1
         at_center = net[KIND + 1] == SWITCH and v == net[SIZE + 1]
@@ -255,9 +264,8 @@ def walk_outermost(
 @kernel
 def route_physical(net: IntArray, s: int, d: int, runs: IntArray) -> int:
     """Route in which every level moves to a port of its own before a level outside it hops."""
-    inner, middle = net[SIZE + 2], net[SIZE + 1]
-    p3, p2, p1 = s // (inner * middle), s // inner % middle, s % inner
-    d3, d2, d1 = d // (inner * middle), d // inner % middle, d % inner
+    at, to = PLACES_AT + 3 * s, PLACES_AT + 3 * d
+    p3, p2, p1, d3, d2, d1 = net[at], net[at + 1], net[at + 2], net[to], net[to + 1], net[to + 2]
     n = ZERO
     if p3 != d3:
         n, p2, p1 = walk_outermost(net, s, d, p3, d3, p2, p1, runs, n)
@@ -268,13 +276,11 @@ def route_physical(net: IntArray, s: int, d: int, runs: IntArray) -> int:
 @kernel
 def route_deepstack(net: IntArray, s: int, d: int, runs: IntArray) -> int:
     """Route as DeepStack takes it: L1 goes to its CENTER first and stands there until the end."""
-    inner, middle = net[SIZE + 2], net[SIZE + 1]
-    p3, p2, p1 = s // (inner * middle), s // inner % middle, s % inner
-    d3, d2, d1 = d // (inner * middle), d // inner % middle, d % inner
+    at, to = PLACES_AT + 3 * s, PLACES_AT + 3 * d
+    p3, p2, p1, d3, d2, d1 = net[at], net[at + 1], net[at + 2], net[to], net[to + 1], net[to + 2]
     n = ZERO
-    if net[KIND + 2] == SWITCH:
-        n = walk(net, L1, first_of_innermost(net, p3, p2), p1, inner, runs, n)
-        p1 = inner
+    rest = net[SIZE + 2] if net[KIND + 2] == SWITCH else p1
+    n = walk(net, L1, first_of_innermost(net, p3, p2), p1, rest, runs, n)
     if p3 != d3 and net[STRAIGHT]:
         n = walk(net, L2, first_of_middle(net, p3, ZERO), p2, out_port(net, L2, UP, ZERO), runs, n)
         p2 = out_port(net, L2, UP, ZERO)
@@ -286,17 +292,17 @@ def route_deepstack(net: IntArray, s: int, d: int, runs: IntArray) -> int:
         entry = entry_side(net, L3, x)
         hashed = spread(s, d, L3, i)
         if i > 0:  # between two hops L2 goes to a port of the next one, which need not be the one it leaves through
-            ahead = out_port(net, L2, x, hashed % net[OUTS + 4 + x])
+            ahead = out_port(net, L2, x, np.remainder(hashed, net[OUTS + 4 + x]))
             n = walk(net, L2, first_of_middle(net, p3, ZERO), p2, ahead, runs, n)
             p2 = ahead
         count = min(net[OUTS + x], port_pairs(net, L2, x, entry))
-        j2 = hashed % count
+        j2 = np.remainder(hashed, count)
         n = walk(net, L2, first_of_middle(net, p3, ZERO), p2, out_port(net, L2, x, j2), runs, n)
         runs[n, 0], runs[n, 1] = first_of_outermost(net, j2, ZERO) + slot, 1
         n += 1
         p3, p2, i = v, in_port(net, L2, entry, j2), i + 1
     n = walk(net, L2, first_of_middle(net, d3, ZERO), p2, d2, runs, n)
-    return walk(net, L1, first_of_innermost(net, d3, d2), p1, d1, runs, n)
+    return walk(net, L1, first_of_innermost(net, d3, d2), rest, d1, runs, n)
 
 
 @kernel

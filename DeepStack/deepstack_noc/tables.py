@@ -1,8 +1,7 @@
 """Tables of collectives: flat arrays that compiled code prices for any bytes, bandwidths, latencies and energies.
 
 A table has rows, a row is one collective on one group shape. A row has algorithms to choose from, an algorithm has
-stages, a stage names a pattern of its row, and a pattern has hop-count vectors. Each of these owns a slice of the next
-array, from ``start[k]`` to ``start[k + 1]``.
+stages, a stage names a pattern of its row, and a pattern has hop-count vectors.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,34 +31,22 @@ MOST_COUNTS = 2**50
 class Tables(NamedTuple):
     """Rows of collectives for compiled code; levels are in the order L1, L2, L3."""
 
-    slowest: NDArray[np.bool_]
-    """(row) Whether the slowest algorithm counts, as for the boundaries of a pipeline, and not the cheapest."""
-    algorithm_start: IntArray
-    """(row + 1) First algorithm of a row; a group of one has none, and costs nothing."""
-    pattern_start: IntArray
-    """(row + 1) First pattern of a row."""
-    algorithm: IntArray
-    """(algorithm) Position in `ALGORITHMS`."""
-    stage_start: IntArray
-    """(algorithm + 1) First stage of an algorithm."""
-    stage_pattern: IntArray
-    """(stage) Pattern, counted from the first one of the row."""
-    stage_shift: IntArray
-    """(stage) Bytes of a transfer: the bytes of the collective, shifted down by so many bits,"""
-    stage_divisor: IntArray
-    """(stage) then divided by an odd number and cut down to an integer."""
-    stage_repeat: FloatArray
-    """(stage) How many times in a row the stage runs."""
-    vector_start: IntArray
-    """(pattern + 1) First hop-count vector of a pattern."""
+    rows: IntArray
+    """(row, 5) First algorithm, end of algorithms, first pattern, end of patterns, and 1 if the slowest algorithm
+    counts, as for the boundaries of a pipeline, or 0 if the cheapest does. A group of one has the algorithm `none`,
+    which has no stages."""
+    algorithms: IntArray
+    """(algorithm, 3) Position in `ALGORITHMS`, first stage, end of stages."""
+    stages: IntArray
+    """(stage, 4) Pattern, counted from the first one of the row; the bytes of a transfer, which are those of the
+    collective shifted down by so many bits and divided by an odd number, cut down to an integer; repeats."""
+    patterns: FloatArray
+    """(pattern, 10) Flows on the busiest charged link of each level, flows in and out of the busiest charged CENTER
+    of each, charged link crossings of each, and CENTER crossings that cost energy."""
+    vectors: IntArray
+    """(pattern, 2) First hop-count vector, end of vectors."""
     hops: FloatArray
     """(vector, level) Links of a route that can be the slowest."""
-    busy: FloatArray
-    """(pattern, level) Flows on the busiest charged link."""
-    center: FloatArray
-    """(pattern, level) Flows in and out of the busiest charged CENTER."""
-    total: FloatArray
-    """(pattern, 4) Charged link crossings of L1, L2, L3, and CENTER crossings that cost energy."""
 
 
 class Request(NamedTuple):
@@ -70,9 +57,7 @@ class Request(NamedTuple):
     size: int
 
 
-def tabulate(
-    noc: Noc | Topology, requests: Iterable[tuple[str, int, int]], link_model: str = "deepstack"
-) -> Tables:
+def tabulate(noc: Noc | Topology, requests: Iterable[tuple[str, int, int]], link_model: str = "deepstack") -> Tables:
     """Tabulate collectives, each flow pattern once per process.
 
     Parameters
@@ -156,8 +141,8 @@ def tabulate_pairs(
             f"allowed are counts from 0 that sum up to {MOST_COUNTS:.6g} at most"
         )
     counted = Counter(network).matrix(stride, size, given.reshape(-1, size, size))
-    (stage,) = algorithms_of("all_to_all", Groups(stride, size)).get("direct", [None])
-    return _row([("direct", [(counted, stage)])] if stage else [], slowest=False)
+    ((name, stages),) = algorithms_of("all_to_all", Groups(stride, size)).items()
+    return _row([(name, [(counted, stage) for stage in stages])], slowest=False)
 
 
 def _check_request(row: Request, devices: int) -> None:
@@ -184,9 +169,8 @@ def _tabulate_one(topology: Topology, link_model: str, row: Request) -> Tables:
     algorithms: list[tuple[str, list[tuple[Counts, Stage]]]] = []
     for name, stages in algorithms_of(row.collective, Groups(row.stride, row.size)).items():
         counted = [(patterns_of(Key(topology, link_model, stage.family)), stage) for stage in stages]
-        if row.collective == "pipeline_transfer":  # a boundary takes the place of an algorithm
-            ((boundaries, stage),) = counted
-            algorithms += [(name, [(boundary, stage)]) for boundary in boundaries]
+        if name == "transfer":  # a boundary takes the place of an algorithm
+            algorithms += [(name, [(boundary, stage)]) for boundaries, stage in counted for boundary in boundaries]
         else:
             algorithms.append((name, [(patterns[stage.pattern], stage) for patterns, stage in counted]))
     return _row(algorithms, slowest=row.collective == "pipeline_transfer")
@@ -204,33 +188,34 @@ def _row(algorithms: Sequence[tuple[str, list[tuple[Counts, Stage]]]], slowest: 
             place = list(patterns).index(mark), stage.divisor
             repeats[place] = repeats.get(place, 0) + stage.repeat
         laid.append(repeats)
-    flat = [(pattern, divisor, n) for stages in laid for (pattern, divisor), n in stages.items()]
-    shifts = [(divisor & -divisor).bit_length() - 1 for _, divisor, _ in flat]
+    flat = [
+        (pattern, (divisor & -divisor).bit_length() - 1, divisor // (divisor & -divisor), repeat)
+        for repeats in laid
+        for (pattern, divisor), repeat in repeats.items()
+    ]
+    ends = np.cumsum([len(repeats) for repeats in laid])
     counted = list(patterns.values())
+    vector_ends = np.cumsum([len(counts.hops) for counts in counted])
     return Tables(
-        slowest=np.array([slowest]),
-        algorithm_start=_starts([len(algorithms)]),
-        pattern_start=_starts([len(counted)]),
-        algorithm=np.array([ALGORITHMS.index(name) for name, _ in algorithms], np.int64),
-        stage_start=_starts([len(stages) for stages in laid]),
-        stage_pattern=np.array([pattern for pattern, _, _ in flat], np.int64),
-        stage_shift=np.array(shifts, np.int64),
-        stage_divisor=np.array([d >> shift for (_, d, _), shift in zip(flat, shifts, strict=True)], np.int64),
-        stage_repeat=np.array([n for _, _, n in flat], np.float64),
-        vector_start=_starts([len(counts.hops) for counts in counted]),
-        hops=_stacked([vector for counts in counted for vector in counts.hops], 3),
-        busy=_stacked([counts.busy for counts in counted], 3),
-        center=_stacked([counts.center for counts in counted], 3),
-        total=_stacked([counts.total[:4] for counts in counted], 4),
+        rows=np.array([[0, len(laid), 0, len(counted), slowest]], np.int64),
+        algorithms=_table(
+            [
+                (ALGORITHMS.index(name), end - len(repeats), end)
+                for (name, _), repeats, end in zip(algorithms, laid, ends, strict=True)
+            ],
+            (3, np.int64),
+        ),
+        stages=_table(flat, (4, np.int64)),
+        patterns=_table([(*c.busy, *c.center, *c.total[:4]) for c in counted], (10, np.float64)),
+        vectors=_table([(end - len(c.hops), end) for c, end in zip(counted, vector_ends, strict=True)], (2, np.int64)),
+        hops=_table([tuple(vector) for c in counted for vector in c.hops], (3, np.float64)),
     )
 
 
-def _starts(lengths: Sequence[int]) -> IntArray:
-    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
-
-
-def _stacked(rows: Sequence[IntArray], width: int) -> FloatArray:
-    return np.array(rows, np.float64).reshape(-1, width)
+def _table(rows: Sequence[tuple[Any, ...]], columns: tuple[int, type]) -> NDArray[Any]:
+    """Make an array of rows, of which there may be none."""
+    width, dtype = columns
+    return np.array(rows, dtype).reshape(-1, width)
 
 
 def join(tables: Sequence[Tables]) -> Tables:
@@ -243,12 +228,16 @@ def join(tables: Sequence[Tables]) -> Tables:
     """
     if not tables:
         raise NocError("no tables to join; allowed is one or more")
-    starts = {"algorithm_start", "pattern_start", "stage_start", "vector_start"}
-    columns = {}
-    for name in Tables._fields:
-        parts = [getattr(table, name) for table in tables]
-        if name in starts:
-            columns[name] = _starts(np.concatenate([np.diff(part) for part in parts]))
-        else:
-            columns[name] = np.concatenate(parts)
-    return Tables(**columns)
+    parts: list[Tables] = []
+    algorithm = stage = pattern = vector = 0
+    for table in tables:
+        parts.append(
+            table._replace(
+                rows=table.rows + np.array([algorithm, algorithm, pattern, pattern, 0]),
+                algorithms=table.algorithms + np.array([0, stage, stage]),
+                vectors=table.vectors + vector,
+            )
+        )
+        algorithm, stage = algorithm + len(table.algorithms), stage + len(table.stages)
+        pattern, vector = pattern + len(table.patterns), vector + len(table.hops)
+    return Tables(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))

@@ -248,7 +248,7 @@ def _stage_reports(grid: Space, problem: Problem, results: Sequence[Result]) -> 
 def explain(reason: str, point: xr.Dataset, grid: Space) -> str:
     """Say why a point cannot be, with its numbers."""
     spec = grid.columns["model"].choices[0]
-    numbers = {str(name): point[name].item() for name in point.coords}
+    numbers = {str(name): point[name].item() for name in point.coords if name != "collective"}
     numbers |= {
         "heads": spec.num_attention_heads,
         "kv_heads": spec.num_key_value_heads,
