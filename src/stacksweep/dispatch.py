@@ -1,9 +1,10 @@
 """All-to-alls of routed experts, counted token by token once per unique shape."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
+from threading import Lock
 
 import numpy as np
 
@@ -28,14 +29,18 @@ class Dispatch:
     keys : int array
         Sorted keys (`kernels.experts.load_key`) of the counted dispatches.
     rows : int array
-        Which of `tables` belongs to each key, -1 where a trace is too short.
+        Which row of all `tables` belongs to each key, -1 where a trace is too short.
     tables : list of deepstack_noc.Tables
-        One row each, to be priced with the bytes of a token.
+        Rows to be priced with the bytes of a token.
     """
 
     keys: Array
     rows: Array
     tables: list[dn.Tables]
+
+
+Load = tuple[int, int, int]
+"""Phase (0 where the rows of a routing do not depend on it), micro-batch and query length."""
 
 
 @dataclass(frozen=True)
@@ -98,35 +103,49 @@ def count_dispatches(
         return Dispatch(np.empty(0, np.int64), np.empty(0, np.int64), [])
     keys = shape_keys(columns, plans.number, table, "dispatch_group", kernels.DISPATCHED_TOKENS)
     shapes = list(groups)
-    known = [_counted(shape) for shape in shapes]
-    place: dict[tuple[int, int, int, int], int] = {}
-    missing: list[tuple[int, int, int, int]] = []
-    row_of = np.empty(keys.size, np.int64)
-    for i, (group, phase, micro_batch, query) in enumerate(
-        zip(*(part.tolist() for part in kernels.split_keys(keys)), strict=True)
-    ):
+    parts = [part.tolist() for part in kernels.split_keys(keys)]
+    wanted: list[dict[Load, None]] = [{} for _ in shapes]
+    loads: list[tuple[int, Load | None]] = []
+    for group, phase, micro_batch, query in zip(*parts, strict=True):
         routing = shapes[group].routing
         if micro_batch * query > routing.recorded(phase):
-            row_of[i] = -1
-            continue
-        counted = (group, phase if routing.trace is not None else 0, micro_batch, query)
-        row_of[i] = place.setdefault(counted, len(place))
-        if counted[1:] not in known[group]:
-            missing.append(counted)
-
-    def count(one: tuple[int, int, int, int]) -> None:
-        known[one[0]][one[1:]] = _count(shapes[one[0]], *one[1:])
-
+            loads.append((group, None))
+        else:
+            load = (phase if routing.trace is not None else 0, micro_batch, query)
+            wanted[group][load] = None
+            loads.append((group, load))
+    known = [_known(shape) for shape in shapes]
     with ThreadPoolExecutor(available_cores()) as pool:
-        for _ in pool.map(count, dict.fromkeys(missing)):
-            pass
-    return Dispatch(keys, row_of, [known[one[0]][one[1:]] for one in place])
+        for one, needed in zip(known, wanted, strict=True):
+            one.count(needed, pool)
+    tables = [one.tables for one in known if one.tables is not None]
+    first = np.cumsum([0, *(0 if one.tables is None else len(one.tables.rows) for one in known)])
+    row_of = [-1 if load is None else int(first[group]) + known[group].rows[load] for group, load in loads]
+    return Dispatch(keys, np.array(row_of, np.int64), tables)
+
+
+class Known:
+    """What has been counted for a shape, kept for the sweeps to come."""
+
+    def __init__(self, shape: Shape) -> None:
+        self._shape = shape
+        self._lock = Lock()
+        self.rows: dict[Load, int] = {}
+        self.tables: dn.Tables | None = None
+
+    def count(self, loads: Iterable[Load], pool: ThreadPoolExecutor) -> None:
+        """Count the loads that have not been counted yet."""
+        with self._lock:
+            missing = [load for load in loads if load not in self.rows]
+            if missing:
+                made = list(pool.map(lambda load: _count(self._shape, *load), missing))
+                self.tables = dn.join(made if self.tables is None else [self.tables, *made])
+                self.rows = {**self.rows, **{load: len(self.rows) + i for i, load in enumerate(missing)}}
 
 
 @lru_cache(maxsize=1024)
-def _counted(shape: Shape) -> dict[tuple[int, int, int], dn.Tables]:
-    """Keep what has been counted for a shape, by phase, micro-batch and query length."""
-    return {}
+def _known(shape: Shape) -> Known:
+    return Known(shape)
 
 
 def _count(shape: Shape, phase: int, micro_batch: int, query: int) -> dn.Tables:

@@ -6,7 +6,7 @@ The sizes of all dimensions together are the grid of the result; nothing is broa
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -123,13 +123,26 @@ def _is_fill(value: Any) -> bool:
     return isinstance(value, str) and value == "fill"
 
 
+@dataclass(frozen=True)
+class _AlongPoints:
+    """Values of a column of points."""
+
+    values: Any
+
+
 def _columns_of_points(points: Any) -> tuple[dict[str, Any], dict[str, Coordinate]]:
     """Split a table of points into parameters and its own labels."""
+    given: dict[str, Any]
     labels: dict[str, Coordinate] = {}
     if isinstance(points, pd.DataFrame):
         if not points.columns.is_unique:
             raise ParameterError("points: a column stands more than once")
-        given = {name: xr.DataArray(points[name].to_numpy(), dims=POINT) for name in points.columns}
+        given = {
+            cast(str, name): _AlongPoints(
+                series.array if isinstance(series.dtype, pd.CategoricalDtype) else series.to_numpy()
+            )
+            for name, series in points.items()
+        }
         if points.index.nlevels > 1:
             raise ParameterError("points: its index has several levels, needs one; see DataFrame.reset_index")
         index = points.index.to_numpy()
@@ -142,7 +155,7 @@ def _columns_of_points(points: Any) -> tuple[dict[str, Any], dict[str, Coordinat
         given = {}
         for name, value in points.variables.items():
             if name in BY_NAME or name in points.data_vars:
-                given[str(name)] = xr.DataArray(value.to_numpy(), dims=(POINT,) * value.ndim)
+                given[str(name)] = _AlongPoints(value.to_numpy()) if value.ndim else value.to_numpy().item()
             elif value.dims == (dim,):
                 labels[POINT if name == dim else str(name)] = ((POINT,), value.to_numpy(), dict(value.attrs))
     else:
@@ -158,6 +171,8 @@ def _columns_of_points(points: Any) -> tuple[dict[str, Any], dict[str, Coordinat
 
 def _dims_and_values(known: Parameter, value: Any) -> tuple[tuple[str, ...], Any, dict[str, Coordinate]]:
     """Name the dimensions of an argument, and keep the coordinates that an array brings along."""
+    if isinstance(value, _AlongPoints):
+        return (POINT,), value.values, {}
     if isinstance(value, xr.DataArray):
         if value.ndim == 0:
             return (), value.item(), {}
@@ -223,20 +238,19 @@ def _numbers(known: Parameter, dims: tuple[str, ...], values: Any) -> Array:
 
 def _categories(known: Parameter, dims: tuple[str, ...], values: Any, loaders: Mapping[str, Loader]) -> Column:
     """Give a number to each of the different profiles, words or switches of an argument."""
-    if isinstance(values, np.ndarray):
-        entries = values.astype(object, copy=False)
+    shape = np.shape(values) if dims else (1,)
+    different: Sequence[Any]
+    if isinstance(values, pd.Categorical):
+        codes, different = (
+            values.codes,
+            [*values.categories, None][: len(values.categories) + bool(values.isna().any())],
+        )
+    elif isinstance(values, np.ndarray) and values.dtype.kind == "b":
+        codes, different = values.ravel().astype(np.int64), [False, True]
     else:
-        entries = np.empty(len(values) if dims else 1, object)
-        for position, entry in enumerate(values if dims else [values]):
-            entries[position] = entry
-    if known.kind == "switch":
-        for entry in entries.ravel():
-            _category(known, entry, loaders)
-    try:
-        codes, different = pd.factorize(entries.ravel(), use_na_sentinel=False)
-    except TypeError:
-        # mappings cannot be looked up; equal ones are found below
-        codes, different = np.arange(entries.size), entries.ravel()
+        entries = np.empty(shape, object)
+        entries[...] = values if isinstance(values, np.ndarray) else _objects(values if dims else [values])
+        codes, different = _sort_out(entries.ravel(), known)
     choices: list[Any] = []
     place = []
     for entry in different:
@@ -244,11 +258,32 @@ def _categories(known: Parameter, dims: tuple[str, ...], values: Any, loaders: M
         if choice not in choices:
             choices.append(choice)
         place.append(choices.index(choice))
-    codes = np.array(place)[codes]
+    codes = np.array(place)[np.asarray(codes, np.int64)].reshape(shape)
     if known.kind in ("profile", "routing"):
         _check_names(known, choices)
-    codes = codes.astype(np.int64).reshape(entries.shape)
     return Column(dims, codes if dims else codes[0], tuple(choices))
+
+
+def _objects(values: Sequence[Any]) -> Array:
+    """Hold objects in an array, one by one, whatever they are."""
+    array = np.empty(len(values), object)
+    for position, value in enumerate(values):
+        array[position] = value
+    return array
+
+
+def _sort_out(entries: Array, known: Parameter) -> tuple[Array, Sequence[Any]]:
+    """Give entries numbers, equal ones the same."""
+    if known.kind == "switch":
+        # 1 equals True, and is no switch
+        for entry in entries:
+            _category(known, entry, {})
+    try:
+        codes, different = pd.factorize(entries, use_na_sentinel=False)
+    except TypeError:
+        # mappings cannot be looked up; equal ones are found once they are loaded
+        return np.arange(entries.size), list(entries)
+    return codes, list(different)
 
 
 def _category(known: Parameter, entry: Any, loaders: Mapping[str, Loader]) -> Any:
