@@ -236,10 +236,8 @@ def price(tables: Tables, row: int, nbytes: IntArray, rates: Sequence[ArrayLike]
     for k, rate in enumerate(varying):
         values[k] = arrays[rate]
     fixed = np.array([1.0 if k in varying else array.item() for k, array in enumerate(arrays)])
-    # numba compiles anew for an array that must not be written
-    flat = np.require(sent if sent.shape == shape else np.broadcast_to(sent, shape), requirements=["C", "W"]).reshape(
-        -1
-    )
+    sent = sent if sent.shape == shape else np.broadcast_to(sent, shape)
+    flat = np.require(sent, requirements=["C", "W"]).reshape(-1)  # read-only arrays would be compiled for once more
     size = flat.size
     points = flat, fixed, np.array(varying, np.int64), values.reshape(len(varying), size)
     out = Prices(np.empty(size), np.empty(size), np.empty(size), np.empty(size, np.int8))

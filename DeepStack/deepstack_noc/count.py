@@ -64,9 +64,9 @@ class Counter:
         """
         network = self._network
         steps = np.array([step if n > 1 else 0 for n, step in zip(weights.shape, _steps(weights.shape), strict=True)])
-        weights = np.ascontiguousarray(weights, np.int64).reshape(-1)
+        flat = np.require(weights, np.int64, ["C", "W"]).reshape(-1)  # read-only arrays would be compiled for once more
         return _counts(
-            count_matrix(network.layout, network.charged, self._flows, self._runs, stride, size, weights, steps)
+            count_matrix(network.layout, network.charged, self._flows, self._runs, stride, size, flat, steps)
         )
 
 
