@@ -29,3 +29,8 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
         return cast("Callable[P, R]", njit(nogil=True, cache=True)(function))
     except (RuntimeError, OSError):  # no directory that can be written: compile in every process instead
         return cast("Callable[P, R]", njit(nogil=True)(function))
+
+
+def inlined(function: Callable[P, R]) -> Callable[P, R]:
+    """Make a function part of every compiled function that calls it."""
+    return cast("Callable[P, R]", njit(nogil=True, inline="always", error_model="numpy")(function))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._jit import kernel
+from ._jit import inlined, kernel
 from .network import IntArray
 from .tables import FloatArray, Tables, available_cores
 
@@ -158,6 +158,49 @@ def price_row(
         k = codes[i]
         costs[0, i], costs[1, i], costs[2, i] = work[k, 0, i], work[k, 1, i], work[k, 2, i]
         codes[i] = algorithms[first + k, 0]
+
+
+@inlined
+def price_point(
+    rows: IntArray, algorithms: IntArray, stages: IntArray, row: int, nbytes: int, prices: FloatArray
+) -> tuple[float, float]:
+    """Price one point of a row, as :func:`price_row` does for many.
+
+    It becomes part of the function that calls it: passing arrays on would cost as much as the price.
+
+    Parameters
+    ----------
+    rows, algorithms, stages
+        Of :class:`deepstack_noc.Tables`.
+    row : int
+        Which row.
+    nbytes : int
+        Bytes of the collective.
+    prices : ndarray (all patterns, 3, 1)
+        From :func:`price_patterns` for the patterns of the row, each at its number in the tables.
+
+    Returns
+    -------
+    seconds, energy : float
+        Hop and link time together, s; energy, pJ.
+    """
+    base = rows[row, 2]
+    sign = 1.0 - 2.0 * rows[row, 4]
+    least, best, spent = np.inf, 0.0, 0.0
+    for algorithm in range(rows[row, 0], rows[row, 1]):
+        seconds = energy = 0.0
+        for stage in range(algorithms[algorithm, 1], algorithms[algorithm, 2]):
+            sent = nbytes >> stages[stage, 1]
+            if stages[stage, 2] != 1:
+                sent = np.floor_divide(sent, stages[stage, 2])
+            if sent > 0:
+                pattern, repeat = base + stages[stage, 0], stages[stage, 3]
+                seconds += repeat * (prices[pattern, 0, 0] + sent * prices[pattern, 1, 0])
+                energy += repeat * sent * prices[pattern, 2, 0]
+        # the first of those that differ by rounding alone
+        if least == np.inf or sign * seconds < least - TIE * abs(least):
+            least, best, spent = sign * seconds, seconds, energy
+    return best, spent
 
 
 @kernel

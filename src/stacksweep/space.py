@@ -144,7 +144,9 @@ def _columns_of_points(points: Any) -> tuple[dict[str, Any], dict[str, Coordinat
             for name, series in points.items()
         }
         if points.index.nlevels > 1:
-            raise ParameterError("points: its index has several levels, needs one; see DataFrame.reset_index")
+            raise ParameterError(
+                "points: its index has several levels, needs one; see DataFrame.reset_index(drop=True)"
+            )
         index = points.index.to_numpy()
         if not np.array_equal(index, np.arange(len(index))):
             labels[POINT] = ((POINT,), index, {})
@@ -184,7 +186,7 @@ def _dims_and_values(known: Parameter, value: Any) -> tuple[tuple[str, ...], Any
             if name not in own and array.ndim > 0
         }
         return dims, value.to_numpy(), extra
-    if isinstance(value, np.ndarray) or (hasattr(value, "to_numpy") and hasattr(value, "array")):
+    if isinstance(value, np.ndarray | pd.Series | pd.Index | pd.api.extensions.ExtensionArray):
         if np.ma.isMaskedArray(value):
             raise ParameterError(f"{known.name}: got a masked array, needs plain values")
         array = np.asarray(value)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from deepstack_noc.cost import TIE, price_patterns
+from deepstack_noc.cost import price_patterns, price_point
 from stacksweep.kernels._compile import kernel
 from stacksweep.kernels.cycles import up
 from stacksweep.kernels.experts import DISPATCHED_TOKENS, find_key
@@ -141,27 +141,12 @@ def price_network(models, plans, loads, reasons, experts, tables, dispatch_keys,
                         reasons[r] = ROUTING_TRACE
                 if row < 0:
                     continue
-                base = rows[row, 2]
                 if priced[row] != edition:
-                    price_patterns(rows, patterns, vectors, hops, row, rates, prices[base:])
+                    price_patterns(rows, patterns, vectors, hops, row, rates, prices[rows[row, 2] :])
                     priced[row] = edition
-                # the cheapest algorithm, or the slowest boundary of a pipeline; of equals the first
-                sign = 1.0 - 2.0 * rows[row, 4]
-                least = np.inf
-                for algorithm in range(rows[row, 0], rows[row, 1]):
-                    seconds = energy = 0.0
-                    for stage in range(algorithms[algorithm, 1], algorithms[algorithm, 2]):
-                        sent = nbytes >> stages[stage, 1]
-                        if stages[stage, 2] != 1:
-                            sent = sent // stages[stage, 2]
-                        if sent > 0:
-                            pattern, repeat = base + stages[stage, 0], stages[stage, 3]
-                            seconds += repeat * (prices[pattern, 0, 0] + sent * prices[pattern, 1, 0])
-                            energy += repeat * sent * prices[pattern, 2, 0]
-                    if least == np.inf or sign * seconds < least - TIE * abs(least):
-                        least = sign * seconds
-                        comm[r, phase, slot, 0] = seconds
-                        comm[r, phase, slot, 1] = energy
+                seconds, energy = price_point(rows, algorithms, stages, row, nbytes, prices)
+                comm[r, phase, slot, 0] = seconds
+                comm[r, phase, slot, 1] = energy
             for what in range(2):
                 comm[r, phase, EP_COMBINE, what] = comm[r, phase, EP_DISPATCH, what]
                 attention = (
