@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 from numba import njit
 
@@ -26,9 +28,25 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
     """
     function.__qualname__ += f"_{CODE_VERSION}"
     try:
-        return cast("Callable[P, R]", njit(nogil=True, cache=True)(function))
+        compiled = njit(nogil=True, cache=True)(function)
     except (RuntimeError, OSError):  # no directory that can be written: compile in every process instead
-        return cast("Callable[P, R]", njit(nogil=True)(function))
+        compiled = njit(nogil=True)(function)
+    guard_cache(compiled)
+    return cast("Callable[P, R]", compiled)
+
+
+def guard_cache(compiled: Any) -> None:
+    """Let a full or vanished disk cost a compilation, and not the call that needs the function."""
+    cache = getattr(compiled, "_cache", None)
+    for name in ("load_overload", "save_overload"):
+        if hasattr(cache, name):
+            setattr(cache, name, partial(_unless_disk_fails, getattr(cache, name)))
+
+
+def _unless_disk_fails(method: Callable[..., Any], *arguments: Any) -> Any:
+    with suppress(OSError):
+        return method(*arguments)
+    return None
 
 
 def inlined(function: Callable[P, R]) -> Callable[P, R]:

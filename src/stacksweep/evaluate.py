@@ -286,7 +286,7 @@ def dataset(grid: Space, results: Sequence[Result], raw: Raw, attributes: Mappin
         rows_of, row = raw.real[row : row + len(result.rows)], row + len(result.rows)
         if len(rows_of) > 1:
             words = {"units": "1", "long_name": "collective of a layer"}
-            coordinates["collective"] = (("collective",), np.array(rows.COLLECTIVES), words)
+            coordinates["collective"] = (("collective",), np.array(rows.COLLECTIVES, object), words)
             variables[result.name] = (("collective", *dims), rows_of.reshape(-1, *shape), result.attributes)
             continue
         if result.dtype == "real":

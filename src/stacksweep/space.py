@@ -163,7 +163,7 @@ def _columns_of_points(points: Any) -> tuple[dict[str, Any], dict[str, Coordinat
     else:
         raise ParameterError(f"points: got {type(points).__name__}, needs a pandas.DataFrame or an xarray.Dataset")
     for name in given:
-        parameter(name)
+        parameter(str(name))
     for name, (_, values, _) in labels.items():
         _check_label("points", name, values)
     if not given:
@@ -314,9 +314,9 @@ def _labels(known: Parameter, column: Column) -> Array:
         return column.values
     if known.kind == "switch":
         return np.array(column.choices)[column.values]
-    names = [choice if known.kind == "choice" else choice.name for choice in column.choices]
-    # many points share few words
-    return np.array(names, object if column.values.size > len(names) else None)[column.values]
+    # text as objects: fixed-length text has no stable form in Zarr, and many points share few words
+    names = np.array([choice if known.kind == "choice" else choice.name for choice in column.choices], object)
+    return np.asarray(names[column.values], object)
 
 
 def _merge_sizes(name: str, column: Column, sizes: dict[str, int]) -> None:

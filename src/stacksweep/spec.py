@@ -36,8 +36,8 @@ KEYS = ("parameters", "points", "outputs", "dtype")
 LONGEST_RANGE = 10_000_000
 """Values that a range may have: more are a slip, and would fill the memory before anything could be checked."""
 
-ROWS_AT_A_TIME = 2**16
-"""Rows of a table of points that are text at the same time."""
+LINES_AT_A_TIME = 2**10
+"""Lines of a table of points that are text at the same time: few, so that garbage collection stays cheap."""
 
 _NUMBERS = ("integer", "parallel", "number")
 _PROFILES = ("profile", "routing")
@@ -217,10 +217,13 @@ def read_points(path: Path, folder: Path) -> xr.Dataset:
         try:
             columns = _header(path, next(reader, []))
             pieces: list[list[Array]] = [[] for _ in columns]
-            lines = ((reader.line_num, row) for row in reader if row)
-            while piece := list(islice(lines, ROWS_AT_A_TIME)):
-                for converted, column in zip(_converted(path, columns, piece, folder), pieces, strict=True):
-                    column.append(converted)
+            first = reader.line_num + 1
+            while rows := list(islice(reader, LINES_AT_A_TIME)):
+                lines = [(number, row) for number, row in enumerate(rows, first) if row]
+                first = reader.line_num + 1
+                if lines:
+                    for converted, column in zip(_converted(path, columns, lines, folder), pieces, strict=True):
+                        column.append(converted)
         except UnicodeDecodeError:
             raise SpecError(f"{path}: not valid CSV: it is not UTF-8 text") from None
         except csv.Error as error:

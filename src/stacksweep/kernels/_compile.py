@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -10,6 +9,7 @@ from typing import Any, cast
 import numba
 
 import deepstack_noc
+from deepstack_noc._jit import guard_cache
 
 
 def _digest_of_sources(*folders: Path) -> str:
@@ -51,15 +51,5 @@ def kernel(function: Callable[..., Any], name: str = "") -> Callable[..., Any]:
     except (RuntimeError, OSError):
         # no directory can be written to
         dispatcher = njit()(function)
-    cache = getattr(dispatcher, "_cache", None)
-    for method in ("load_overload", "save_overload"):
-        if hasattr(cache, method):
-            setattr(cache, method, partial(_unless_disk_fails, getattr(cache, method)))
+    guard_cache(dispatcher)
     return cast(Callable[..., Any], dispatcher)
-
-
-def _unless_disk_fails(method: Callable[..., Any], *args: Any) -> Any:
-    """Use the disk cache; a full or vanished disk costs a compilation, not the call."""
-    with suppress(OSError):
-        return method(*args)
-    return None
