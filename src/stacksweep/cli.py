@@ -61,7 +61,7 @@ class Commands(TyperGroup):
             words = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
             raise _leave(f"error: {words}", WRONG_INPUT) from None
         except MemoryError as error:
-            raise _leave(f"error: {error or 'out of memory'}", WRONG_INPUT) from None
+            raise _leave(f"error: {str(error) or 'out of memory'}", WRONG_INPUT) from None
         except ValueError as error:
             # others than our own are bugs, and deserve their traceback
             if type(error).__module__.partition(".")[0] not in ("stacksweep", "deepstack_noc"):
@@ -85,6 +85,15 @@ app = typer.Typer(
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON in SI units instead of a table.")]
+
+SpecPath = Annotated[
+    Path,
+    typer.Argument(metavar="SPEC", readable=False, help="TOML file with parameters, points, outputs and dtype."),
+]
+OutputPath = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", readable=False, help="Where to write: FILE.nc or FILE.zarr."),
+]
 
 
 def main() -> None:
@@ -210,10 +219,8 @@ def memory(
 
 @app.command()
 def sweep(
-    spec: Annotated[Path, typer.Argument(metavar="SPEC", help="TOML file with parameters, points, outputs and dtype.")],
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to write: FILE.nc or FILE.zarr.")
-    ] = None,
+    spec: SpecPath,
+    output: OutputPath = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")] = False,
     no_progress: Annotated[bool, typer.Option("--no-progress", help="Show no progress bar on a terminal.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
@@ -295,6 +302,7 @@ def _bar(*, shown: bool) -> Iterator[Callable[[int, int], None]]:
             progress.update(task, completed=done, total=total, rate=rate, description=words)
 
         yield report
+        progress.update(task, description="done")
 
 
 def summarize(dataset: xr.Dataset) -> dict[str, Any]:
@@ -311,9 +319,9 @@ def summarize(dataset: xr.Dataset) -> dict[str, Any]:
         Dimensions, points, how many are valid, fit, or cannot be for each reason, and the best point.
     """
     valid, reason = dataset["valid"], dataset["reason"].values
-    counts = {name: np.count_nonzero(reason == code) for code, name in enumerate(REASONS) if name != "valid"}
+    counts = {name: int(np.count_nonzero(reason == code)) for code, name in enumerate(REASONS) if name != "valid"}
     return {
-        "dimensions": {str(dim): size for dim, size in valid.sizes.items()},
+        "dimensions": {str(dim): int(size) for dim, size in valid.sizes.items()},
         "points": valid.size,
         "valid": int(valid.sum()),
         "fits": int(dataset["fits"].sum()) if "fits" in dataset else None,

@@ -149,7 +149,7 @@ def prepare(grid: Space, devices: Column) -> Problem:
     models, chips, memories, routings = model.choices, chip.choices, memory.choices, routing.choices
 
     different = plans.different_plans(columns, devices)
-    table = plans.plan_rows(different, models, plans.reasons(different, models, routings))
+    table = plans.plan_rows(different, models, routings, plans.reasons(different, models, routings))
     stages = plans.lay_stages(table, models)
     keys, counted = moe.counted_loads(columns, different, table, models, chips, routings)
     net = network.join(columns, different, table, models, routings)

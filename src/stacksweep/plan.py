@@ -174,14 +174,15 @@ def reasons(plans: Plans, models: Sequence[ModelSpec], routings: Sequence[Routin
     return np.select(list(cases.values()), [CODES[name] for name in cases], VALID)
 
 
-def plan_rows(plans: Plans, models: Sequence[ModelSpec], reason: Array) -> Array:
+def plan_rows(plans: Plans, models: Sequence[ModelSpec], routings: Sequence[Routing], reason: Array) -> Array:
     """
-    Rows of `rows.PLAN`, as far as they do not depend on networks and routings.
+    Rows of `rows.PLAN`, without what tables are needed for.
 
     Parameters
     ----------
     plans : Plans
-    models : sequence of ModelSpec
+    models, routings : sequence
+        What their row numbers stand for.
     reason : int array, (plans,)
 
     Returns
@@ -193,6 +194,8 @@ def plan_rows(plans: Plans, models: Sequence[ModelSpec], reason: Array) -> Array
     table["tp"], table["pp"], table["cp"], table["dp"] = plans.tp, plans.pp, plans.cp, plans.dp * plans.ep
     table["moe_tp"], table["moe_ep"] = moe_scheme(plans, models)
     table["moe_dp"] = plans.dp
+    for phase, field in enumerate(("recorded_prefill", "recorded_decode")):
+        table[field] = np.array([routing.recorded(phase) for routing in routings])[plans.routing]
     table["routed"] = np.array([any(spec.moe) for spec in models])[plans.model]
     return table
 

@@ -19,7 +19,7 @@ from stacksweep.kernels.rows import (
     TP_ALL_REDUCE,
     TRANSFER,
 )
-from stacksweep.kernels.validity import ROUTING_TRACE, VALID
+from stacksweep.kernels.validity import VALID
 
 NOTHING = -1
 """Row of a collective that does not happen."""
@@ -102,7 +102,7 @@ def price_network(models, plans, loads, reasons, experts, tables, dispatch_keys,
     models, plans, loads : record arrays
         Rows of `rows.MODEL`, `rows.PLAN` and, flat, `rows.LOAD`.
     reasons : int array, (loads,)
-        Why a load cannot be; set where a routing trace is too short to count its dispatch.
+        Why a load cannot be; it communicates nothing then.
     experts : record array, (loads, 2)
         Rows of `rows.EXPERTS` by phase.
     tables : deepstack_noc.Tables
@@ -115,7 +115,7 @@ def price_network(models, plans, loads, reasons, experts, tables, dispatch_keys,
     """
     rows, algorithms, stages, patterns, vectors, hops = tables
     priced = np.zeros(rows.shape[0], np.int64)
-    edition = 0
+    edition = 1  # a row of `priced` is 0 until its patterns are priced
     for r in range(loads.size):
         load = loads[r]
         plan = plans[load.plan]
@@ -137,9 +137,7 @@ def price_network(models, plans, loads, reasons, experts, tables, dispatch_keys,
                     micro_batch = int(up(load.batch_size, plan.pp))
                     key = find_key(plan.dispatch_group, phase, micro_batch, int(query))
                     row = dispatch_rows[np.searchsorted(dispatch_keys, key)]
-                    if row < 0:
-                        reasons[r] = ROUTING_TRACE
-                if row < 0:
+                if row == NOTHING:
                     continue
                 if priced[row] != edition:
                     price_patterns(rows, patterns, vectors, hops, row, rates, prices[rows[row, 2] :])

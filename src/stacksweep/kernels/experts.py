@@ -11,7 +11,7 @@ import numpy as np
 
 from stacksweep.kernels._compile import kernel
 from stacksweep.kernels.cycles import down, up
-from stacksweep.kernels.validity import ROUTING_TRACE, VALID
+from stacksweep.kernels.validity import VALID
 
 COUNTED_TOKENS = 4096
 """From this many micro-batch tokens on the load follows from the closed form instead of counted rows."""
@@ -97,7 +97,7 @@ def price_experts(models, chips, plans, loads, reasons, keys, counted, out):
     models, chips, plans, loads : record arrays
         Rows of `rows.MODEL`, `rows.CHIP`, `rows.PLAN` and, flat, `rows.LOAD`.
     reasons : int array, (loads,)
-        Why a load cannot be; set where a routing trace is too short.
+        Why a load cannot be; it has no experts then.
     keys : int array
         Sorted keys of the counted loads.
     counted : float array, (keys, 3)
@@ -124,8 +124,6 @@ def price_experts(models, chips, plans, loads, reasons, keys, counted, out):
                 row.blocks = counted[place, 2]
                 mean = up(micro_batch, plan.moe_dp) * query * model.top_k / plan.moe_ep
                 row.imbalance = row.pairs / mean
-                if np.isnan(row.pairs):
-                    reasons[r] = ROUTING_TRACE
 
 
 @kernel

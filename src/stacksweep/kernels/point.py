@@ -10,13 +10,21 @@ from stacksweep.kernels import decode, validity
 from stacksweep.kernels._compile import kernel
 from stacksweep.kernels.cycles import up
 from stacksweep.kernels.decode import round_up
+from stacksweep.kernels.experts import COUNTED_TOKENS, DISPATCHED_TOKENS
 
 
 @kernel
 def load_reason(plan, load):
-    """Why a load cannot be, the reasons of its plan and of the prompt's length in their order."""
+    """Why a load cannot be: the first of its plan's reason, a prompt too short to be split, and a trace too short."""
     if plan.cp > load.input_seq_len and (plan.reason == validity.VALID or plan.reason > validity.CP_PROMPT):
         return validity.CP_PROMPT
+    if plan.reason == validity.VALID and plan.routed:
+        # rows of experts are read for few tokens only; of a dispatch up to more of them
+        read = DISPATCHED_TOKENS if plan.moe_ep > 1.0 else COUNTED_TOKENS
+        steps = up(load.batch_size, plan.pp)
+        prefill = steps * load.input_seq_len
+        if (prefill < read and prefill > plan.recorded_prefill) or (steps < read and steps > plan.recorded_decode):
+            return validity.ROUTING_TRACE
     return plan.reason
 
 

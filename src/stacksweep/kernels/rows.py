@@ -117,10 +117,13 @@ PLAN = np.dtype(
         ),
         ("routed", "?"),
         *((name, "i8") for name in NETWORK_FIELDS),
-        *_floats(*SIZE_FIELDS),
+        *_floats(*SIZE_FIELDS, "recorded_prefill", "recorded_decode"),
     ]
 )
-"""A model on a chip under a plan; of the pipeline's stages the whole comes first."""
+"""
+A model on a chip under a plan. Of the pipeline's stages the whole comes first; `recorded_…` is the tokens of a routing
+trace, infinite without one.
+"""
 
 LOAD = np.dtype([("plan", "i8"), *_floats(*LOAD_FIELDS, *RATE_FIELDS)])
 MACHINE_INPUT = np.dtype(
