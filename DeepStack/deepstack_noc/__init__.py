@@ -14,15 +14,16 @@ from .collectives import ALGORITHMS, COLLECTIVES
 from .errors import NocError, ProfileError
 from .groups import DIMENSIONS, Groups, all_groups, groups_of
 from .network import LINK_MODELS
-from .noc import Level, Noc, Topology, bundled_nocs, load_noc
+from .noc import LEVEL_NAMES, Level, Noc, Topology, bundled_nocs, load_noc
 from .patterns import set_cache_directory
-from .report import Bottleneck, Description, bottleneck, describe
+from .report import Bottleneck, Description, bottleneck, describe, uncharged_shares
 from .tables import Tables, join, tabulate, tabulate_pairs
 
 __all__ = [
     "ALGORITHMS",
     "COLLECTIVES",
     "DIMENSIONS",
+    "LEVEL_NAMES",
     "LINK_MODELS",
     "RATE_NAMES",
     "Bottleneck",
@@ -51,4 +52,5 @@ __all__ = [
     "set_cache_directory",
     "tabulate",
     "tabulate_pairs",
+    "uncharged_shares",
 ]

@@ -133,15 +133,31 @@ def describe(noc: NocLike) -> Description:
       link_model "deepstack" leaves 0.0% of route links uncharged (0.0% of those at L3)
     """
     network = load_noc(noc)
-    shares = _uncharged_shares(network)
+    shares = uncharged_shares(network)
     return Description(network.name, network.devices, network.levels, bisection_bandwidth(network), *shares)
 
 
-def _uncharged_shares(noc: Noc) -> tuple[float, float] | tuple[None, None]:
+def uncharged_shares(noc: NocLike) -> tuple[float, float] | tuple[None, None]:
+    """Say how much goes uncharged with ``link_model="deepstack"``.
+
+    Parameters
+    ----------
+    noc : str, path, mapping or Noc
+        The network; see :func:`load_noc`.
+
+    Returns
+    -------
+    share, share_l3 : float or None
+        Share of the links, and of those of L3, on the routes between all pairs of devices; None where it has no
+        routes.
+    """
+    noc = load_noc(noc)
     try:
         network_of(noc.topology, "deepstack")
     except NocError:
         return None, None
+    if noc.topology.all_switch:
+        return 0.0, 0.0
     (counts,) = patterns_of(Key(noc.topology, "deepstack", Family("direct", 1, noc.devices)))
     charged, uncharged = counts.total[:3], int(counts.total[4])
     return (

@@ -5,6 +5,7 @@ from importlib.metadata import version
 __version__ = version("stacksweep")
 
 from deepstack_noc import load_noc
+from stacksweep.analysis import best, pareto, pareto_mask
 from stacksweep.documentation import document
 from stacksweep.estimate import Estimate, InvalidPointError, estimate
 from stacksweep.evaluate import ResultTooLargeError, sweep
@@ -22,12 +23,15 @@ __all__ = [
     "ProfileError",
     "ResultTooLargeError",
     "__version__",
+    "best",
     "bundled_names",
     "estimate",
     "load_chip",
     "load_memory",
     "load_model",
     "load_noc",
+    "pareto",
+    "pareto_mask",
     "plans",
     "save",
     "sweep",

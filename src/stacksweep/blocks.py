@@ -45,9 +45,9 @@ class Problem:
 
 @dataclass(frozen=True)
 class Raw:
-    """Results as the kernel writes them, flat: reals by row, reasons and warning bits."""
+    """Results as the kernel writes them, flat: an array for each real output, reasons and warning bits."""
 
-    real: Array
+    real: tuple[Array, ...]
     reasons: Array
     warnings: Array
 
@@ -114,7 +114,7 @@ class Worker:
     problem : Problem
     layout : Layout
     wanted : int array
-        Numbers of the outputs that the rows of `raw.real` take.
+        Numbers of the outputs in `raw.real`.
     needs : tuple of bool
         See `kernels.block.price_block`.
     raw : Raw
@@ -169,11 +169,13 @@ class Worker:
             reasons,
             warnings,
         )
+        whole = self._layout.dims[1:] == ((), ())
         load_first = machine == 1 or (load > 1 and offsets[1][1] - offsets[1][0] < offsets[2][1] - offsets[2][0])
-        for source, destination in (
-            *zip(real, self._raw.real, strict=True),
-            (reasons, self._raw.reasons),
-            (warnings, self._raw.warnings),
-        ):
-            SCATTER[destination.dtype](source, tuple(offsets), bool(load_first), destination)
+        parts: list[tuple[Array, Array]] = list(zip(real, self._raw.real, strict=True))
+        for source, destination in (*parts, (reasons, self._raw.reasons), (warnings, self._raw.warnings)):
+            if whole:
+                # every dimension is shared: the block is a stretch of the result
+                destination[block[0].start : block[0].stop] = source.ravel()
+            else:
+                SCATTER[destination.dtype](source, tuple(offsets), bool(load_first), destination)
         return points

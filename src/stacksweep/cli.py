@@ -1,4 +1,4 @@
-"""The command line: `stacksweep estimate`, `memory`, `sweep`, `models`, `profiles`."""
+"""The command line: `stacksweep estimate`, `memory`, `noc`, `sweep`, `models`, `profiles`."""
 
 import importlib.util
 import inspect
@@ -168,7 +168,19 @@ def estimate(as_json: Json = False, **given: Any) -> None:
         if value is not None
     }
     report = ss.estimate(**point)
+    _warn_of_free_links({str(report.parameters.get("noc")): report.uncharged_share})
     _print_json(report.to_dict()) if as_json else typer.echo(report.table())
+
+
+def _warn_of_free_links(shares: Mapping[str, float | None]) -> None:
+    """Warn on stderr where DeepStack's link model leaves links uncharged."""
+    for name, share in shares.items():
+        if share:
+            typer.echo(
+                f'warning: link_model "deepstack" leaves {share:.1%} of the route links of {name!r} uncharged; '
+                '"physical" charges all',
+                err=True,
+            )
 
 
 @app.command()
@@ -237,20 +249,14 @@ def sweep(
         started = time.perf_counter()
         dataset = ss.sweep(points=call.points, outputs=call.outputs, dtype=call.dtype, progress=bar, **call.parameters)
         seconds = time.perf_counter() - started
+        networks = json.loads(dataset.attrs["profiles"]).get("noc", [])
+        _warn_of_free_links({entry["name"]: entry.get("uncharged_share") for entry in networks})
         # summed up first: an interruption until here leaves nothing, and afterwards there is little left to do
         summary = summarize(dataset)
-        _save(dataset, output)
+        ss.save(dataset, output)
     files = [file for file in output.rglob("*") if file.is_file()] if output.is_dir() else [output]
     summary |= {"output": str(output), "bytes": sum(file.stat().st_size for file in files), "seconds": seconds}
     _print_json(summary) if as_json else typer.echo(_summary_text(summary))
-
-
-def _save(dataset: xr.Dataset, path: Path) -> None:
-    try:
-        ss.save(dataset, path)
-    except RuntimeError as error:
-        # what netCDF4 makes of a full disk
-        raise CommandError(f"output: {str(path)!r} could not be written, maybe for want of room: {error}") from None
 
 
 def check_output(path: Path, *, overwrite: bool) -> None:
@@ -378,6 +384,35 @@ def _best_text(summary: Mapping[str, Any], best: Mapping[str, Any] | None) -> It
     yield f"tps {best['tps']:.6g} tokens/s{ttft}, {among}{equals}"
     if best["coordinates"]:
         yield ", ".join(f"{name} {_value(value)}" for name, value in best["coordinates"].items())
+
+
+@app.command()
+def noc(
+    source: Annotated[str, typer.Argument(metavar="NAME|FILE", help="Network profile: a bundled name or a path.")],
+    as_json: Json = False,
+) -> None:
+    """Describe a network.
+
+    Its levels and devices, the bisection bandwidth, and what DeepStack's link model leaves uncharged.
+    """
+    import deepstack_noc as dn
+
+    network = ss.load_noc(source)
+    description = dn.describe(network)
+    if not as_json:
+        typer.echo(str(description))
+        return
+    _print_json(
+        {
+            "name": description.name,
+            "devices": description.devices,
+            "levels": {name: level.to_dict() for name, level in zip(dn.LEVEL_NAMES, description.levels, strict=True)},
+            "bisection_bandwidth": description.bisection_bandwidth,
+            "uncharged_share": description.uncharged_share,
+            "uncharged_share_l3": description.uncharged_share_l3,
+            **_origin(network),
+        }
+    )
 
 
 @app.command()

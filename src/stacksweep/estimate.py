@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from deepstack_noc import uncharged_shares
 from stacksweep.blocks import Problem
 from stacksweep.evaluate import dataset, price, problem_of
 from stacksweep.kernels.rows import KINDS, STAGE_INDEX
 from stacksweep.kernels.validity import REASONS, WARNINGS
-from stacksweep.parameters import PARALLEL, ParameterError, parameter
+from stacksweep.parameters import PARALLEL, PARAMETERS, ParameterError, parameter
 from stacksweep.plan import all_stages
 from stacksweep.results import Result, select
 from stacksweep.space import Space
@@ -84,7 +85,7 @@ class Estimate:
     Prediction for one design point.
 
     Attributes carry the names and units of the results of `sweep`; `parameters` are the point itself, `warnings` the
-    words of its warnings.
+    words of its warnings, `uncharged_share` the share of the network's route links that the link model leaves free.
     """
 
     parameters: Mapping[str, Any]
@@ -102,6 +103,7 @@ class Estimate:
     noc_energy_per_token: float
     dram_energy_per_token: float
     energy_per_token: float
+    uncharged_share: float
     prefill: Phase
     first_decode: Phase
     decode: Phase
@@ -209,14 +211,23 @@ def estimate(**parameters: Any) -> Estimate:
 
     bits = int(point.warnings)
     return Estimate(
-        parameters={str(name): point[name].item() for name in point.coords if name != "collective"},
+        parameters={
+            known.coordinate: point[known.coordinate].item() for known in PARAMETERS if known.coordinate in point.coords
+        },
         **{name: values[name] for name in Estimate.__dataclass_fields__ if name in values and name != "warnings"},
+        uncharged_share=_uncharged_share(grid),
         prefill=phase("prefill"),
         first_decode=phase("first_decode"),
         decode=phase("decode"),
         stages=tuple(_stage_reports(grid, problem, results)),
         warnings=tuple(words for bit, words in enumerate(WARNINGS.values()) if bits & (1 << bit)),
     )
+
+
+def _uncharged_share(grid: Space) -> float:
+    if "noc" not in grid.columns or grid.columns["link_model"].choices[0] != "deepstack":
+        return 0.0
+    return uncharged_shares(grid.columns["noc"].choices[0])[0] or 0.0
 
 
 def _stage(point: xr.Dataset, prefix: str) -> Stage:

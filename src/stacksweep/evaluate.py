@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from deepstack_noc import Noc, load_noc
+from deepstack_noc import Noc, load_noc, uncharged_shares
 from stacksweep import moe, network, space, tables
 from stacksweep import plan as plans
 from stacksweep.blocks import Layout, Problem, Ranges, Raw, Worker
@@ -212,7 +212,7 @@ def price(problem: Problem, results: Sequence[Result], dtype: np.dtype[Any], pro
     wanted = np.array([OUTPUTS.index(row) for result in results for row in result.rows], np.int64)
     needed = {stage for result in results for stage in result.needs}
     needs = tuple(stage in needed for stage in STAGES)
-    raw = Raw(np.empty((wanted.size, points), dtype), np.empty(points, np.uint8), np.empty(points, np.uint8))
+    raw = Raw(tuple(np.empty(points, dtype) for _ in wanted), np.empty(points, np.uint8), np.empty(points, np.uint8))
     layout = Layout.of(problem)
     blocks = list(layout.blocks())
     queue: SimpleQueue[Ranges] = SimpleQueue()
@@ -287,7 +287,7 @@ def dataset(grid: Space, results: Sequence[Result], raw: Raw, attributes: Mappin
         if len(rows_of) > 1:
             words = {"units": "1", "long_name": "collective of a layer"}
             coordinates["collective"] = (("collective",), np.array(rows.COLLECTIVES, object), words)
-            variables[result.name] = (("collective", *dims), rows_of.reshape(-1, *shape), result.attributes)
+            variables[result.name] = (("collective", *dims), np.stack(rows_of).reshape(-1, *shape), result.attributes)
             continue
         if result.dtype == "real":
             values = rows_of[0]
@@ -318,6 +318,9 @@ def call_attributes(grid: Space, outputs: str | Sequence[str], dtype: str) -> di
             call[name] = "fill"
         if BY_NAME[name].kind == "profile":
             profiles[name] = [_provenance(choice) for choice in column.choices]
+    if "noc" in grid.columns and "deepstack" in grid.columns["link_model"].choices:
+        for entry, noc in zip(profiles["noc"], grid.columns["noc"].choices, strict=True):
+            entry["uncharged_share"] = uncharged_shares(noc)[0]
     return {
         "Conventions": "CF-1.11",
         "title": "LLM inference on accelerators with stacked DRAM, predicted by stacksweep",

@@ -36,7 +36,11 @@ def save(dataset: xr.Dataset, path: str | os.PathLike[str]) -> None:
     with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
         whole = Path(folder) / target.name
         if not zarr:
-            dataset.to_netcdf(whole, engine="netcdf4")
+            try:
+                dataset.to_netcdf(whole, engine="netcdf4")
+            except RuntimeError as error:
+                # what netCDF4 makes of a full disk
+                raise OSError(f"{target}: could not be written, maybe for want of room: {error}") from None
             with whole.open("rb") as file:
                 os.fsync(file.fileno())
             whole.replace(target)

@@ -201,7 +201,7 @@ def _dims_and_values(known: Parameter, value: Any) -> tuple[tuple[str, ...], Any
 
 
 def _column(known: Parameter, dims: tuple[str, ...], values: Any, loaders: Mapping[str, Loader]) -> Column:
-    if dims and np.size(values) == 0:
+    if dims and (values.size if isinstance(values, np.ndarray) else len(values)) == 0:
         raise ParameterError(f"{known.name}: got no values, needs at least one")
     if known.kind in ("integer", "parallel", "number"):
         return Column(dims, _numbers(known, dims, values))
@@ -228,14 +228,17 @@ def _numbers(known: Parameter, dims: tuple[str, ...], values: Any) -> Array:
     array = np.asarray(values)
     if array.dtype.kind not in "iuf":
         raise refuse(next((v for v in array.ravel() if not isinstance(v, int | float)), array.ravel()[0]))
-    numbers = array.astype(np.float64)
-    outside = ~((numbers > known.low) if known.above else (numbers >= known.low))
-    outside |= ~(numbers <= known.high) | ~np.isfinite(numbers)
-    if known.kind != "number":
-        outside |= numbers != np.floor(numbers)
-    if outside.any():
-        raise refuse(array[outside][0] if array.ndim else array[()])
-    return numbers
+    low, high = array.min(), array.max()
+    inside = (low > known.low if known.above else low >= known.low) and high <= known.high and np.isfinite(high)
+    whole = known.kind == "number" or array.dtype.kind in "iu" or np.array_equal(array, np.floor(array))
+    if not (inside and whole):
+        with np.errstate(invalid="ignore"):
+            wrong = ~((array > known.low) if known.above else (array >= known.low))
+            wrong |= ~(array <= known.high) | ~np.isfinite(array)
+            if known.kind != "number":
+                wrong |= array != np.floor(array)
+        raise refuse(array[wrong][0] if array.ndim else array[()])
+    return array.astype(np.float64)
 
 
 def _categories(known: Parameter, dims: tuple[str, ...], values: Any, loaders: Mapping[str, Loader]) -> Column:
@@ -250,8 +253,7 @@ def _categories(known: Parameter, dims: tuple[str, ...], values: Any, loaders: M
     elif isinstance(values, np.ndarray) and values.dtype.kind == "b":
         codes, different = values.ravel().astype(np.int64), [False, True]
     else:
-        entries = np.empty(shape, object)
-        entries[...] = values if isinstance(values, np.ndarray) else _objects(values if dims else [values])
+        entries = values if isinstance(values, np.ndarray) else _objects(values if dims else [values])
         codes, different = _sort_out(entries.ravel(), known)
     choices: list[Any] = []
     place = []
@@ -280,12 +282,35 @@ def _sort_out(entries: Array, known: Parameter) -> tuple[Array, Sequence[Any]]:
         # 1 equals True, and is no switch
         for entry in entries:
             _category(known, entry, {})
+    if entries.dtype.kind == "U":
+        few = _few_words(entries)
+        if few is not None:
+            return few
+        entries = entries.astype(object)
     try:
         codes, different = pd.factorize(entries, use_na_sentinel=False)
     except TypeError:
         # mappings cannot be looked up; equal ones are found once they are loaded
         return np.arange(entries.size), list(entries)
     return codes, list(different)
+
+
+FEW_WORDS = 16
+"""Up to so many different words are found faster by comparison than by hashing."""
+
+
+def _few_words(entries: Array) -> tuple[Array, Sequence[Any]] | None:
+    """Give words numbers, equal ones the same; None if there are many different ones."""
+    codes = np.full(entries.size, -1)
+    words: list[str] = []
+    while True:
+        first = int(np.argmin(codes))
+        if codes[first] >= 0:
+            return codes, words
+        if len(words) == FEW_WORDS:
+            return None
+        codes[entries == entries[first]] = len(words)
+        words.append(str(entries[first]))
 
 
 def _category(known: Parameter, entry: Any, loaders: Mapping[str, Loader]) -> Any:
@@ -327,6 +352,8 @@ def _merge_sizes(name: str, column: Column, sizes: dict[str, int]) -> None:
 
 def _merge_coordinate(name: str, label: str, coordinate: Coordinate, coordinates: dict[str, Coordinate]) -> None:
     known = coordinates.setdefault(label, coordinate)
+    if known is coordinate:
+        return
     same = known[0] == coordinate[0] and np.array_equal(
         known[1], coordinate[1], equal_nan=known[1].dtype.kind == "f" and coordinate[1].dtype.kind == "f"
     )

@@ -8,6 +8,7 @@ dominate, and does where it is no worse in all columns but the first.
 
 import numpy as np
 
+from stacksweep.columns import Array
 from stacksweep.kernels._compile import kernel
 
 
@@ -30,43 +31,47 @@ def _undominated(keys, rows, pivots):
     return kept
 
 
-def _distinct(bits, chosen):
-    """Number the different rows of a table, those of `chosen`, in the order of their first appearance, by hashing."""
+def _distinct(keys, bits, rows):
+    """
+    Give equal rows of the chosen ones one number, in the order of their first appearance.
+
+    An open hash table of the numbers; `bits` are those of the keys.
+    """
     size = 2
-    while size < 2 * chosen.size:
+    while size < 2 * rows.size:
         size *= 2
-    numbers = np.full(size, -1)
-    firsts = np.empty(chosen.size, np.int64)
-    number_of = np.empty(chosen.size, np.int64)
+    table = np.full(size, -1)
+    firsts = np.empty(rows.size, np.int64)
+    numbers = np.empty(rows.size, np.int64)
     found = 0
-    for place in range(chosen.size):
-        row = chosen[place]
+    for place in range(rows.size):
+        row = rows[place]
         code = np.uint64(0)
-        for column in range(bits.shape[1]):
-            # a multiplication carries a difference upwards only, a shift brings it down again
-            code = (code ^ bits[row, column]) * np.uint64(0x9E3779B97F4A7C15)
+        for column in range(keys.shape[1]):
+            # the two zeros are equal, but not their bits
+            if keys[row, column] != 0:
+                code ^= bits[row, column]
+            # a product carries differences up, a shift brings them down again
+            code *= np.uint64(0x9E3779B97F4A7C15)
             code ^= code >> np.uint64(29)
         slot = np.int64(code & np.uint64(size - 1))
-        while True:
-            number = numbers[slot]
-            if number < 0:
-                number = found
-                numbers[slot] = number
-                firsts[number] = row
-                found += 1
-                break
+        same = False
+        while table[slot] >= 0 and not same:
             same = True
-            for column in range(bits.shape[1]):
-                same = same and bits[firsts[number], column] == bits[row, column]
-            if same:
-                break
-            slot = (slot + 1) & (size - 1)
-        number_of[place] = number
-    return firsts[:found], number_of
+            for column in range(keys.shape[1]):
+                same = same and keys[firsts[table[slot]], column] == keys[row, column]
+            if not same:
+                slot = (slot + 1) & (size - 1)
+        if not same:
+            table[slot] = found
+            firsts[found] = row
+            found += 1
+        numbers[place] = table[slot]
+    return firsts[:found], numbers
 
 
 def _front_of_two(keys):
-    """Which of different points in lexicographic order are on the front: those below all before in the second column."""
+    """Which of different points in lexicographic order are on the front: those with less than any before."""
     kept = np.zeros(keys.shape[0], np.bool_)
     # no comparison with NaN holds, so that it stands for a least value that there is not yet
     least = np.nan
@@ -137,7 +142,7 @@ PIVOTS = 64
 """How many of them every point is compared with."""
 
 
-def front(keys):
+def front(keys: Array) -> Array:
     """
     Find the points that no other dominates.
 
@@ -157,24 +162,20 @@ def front(keys):
     What a sample of the points dominates is removed first, which mostly leaves little.
     """
     rows = _not_obviously_dominated(keys)
-    order = np.argsort(keys[rows, 0])
-    tied = _tied(keys[rows[order], 0])
-    if tied.size == 0:
-        rows = rows[order]
-        return rows[_on_front(keys[rows])]
-    firsts, number_of = distinct(keys.view(np.uint64), rows)
-    order = np.argsort(keys[firsts, 0])
-    tied = _tied(keys[firsts[order], 0])
-    order[tied] = order[tied][np.lexsort(keys[firsts[order[tied]]].T[::-1])]
+    order = rows[np.argsort(keys[rows, 0])]
+    if _tied(keys[order, 0]).size == 0:
+        return order[_on_front(keys[order])]
+    firsts, numbers = distinct(keys, keys.view(np.uint64), rows)
+    order = _lexicographic(keys[firsts])
     order = order[_on_front(keys[firsts[order]])]
     place_of_number = np.full(firsts.size, -1)
     place_of_number[order] = np.arange(order.size)
-    place = place_of_number[number_of]
-    on_front = np.flatnonzero(place >= 0)
-    return rows[on_front[np.argsort(place[on_front], kind="stable")]]
+    places = place_of_number[numbers]
+    kept = np.flatnonzero(places >= 0)
+    return rows[kept[np.argsort(places[kept], kind="stable")]]
 
 
-def _not_obviously_dominated(keys):
+def _not_obviously_dominated(keys: Array) -> Array:
     """Remove what the best of a sample dominate, again and again while that halves the table."""
     rows = np.arange(keys.shape[0])
     draw = np.random.default_rng(0)
@@ -193,16 +194,28 @@ def _not_obviously_dominated(keys):
     return rows
 
 
-def _tied(ordered):
+def _lexicographic(keys: Array) -> Array:
+    """Order of different rows: by the first column, and by the others only where that is equal."""
+    order = np.argsort(keys[:, 0])
+    tied = _tied(keys[order, 0])
+    rows = order[tied]
+    order[tied] = rows[np.lexsort(keys[rows].T[::-1])]
+    return order
+
+
+def _tied(ordered: Array) -> Array:
     """Places in an ordered array whose value a neighbour shares."""
     same = ordered[1:] == ordered[:-1]
     return np.flatnonzero(np.append(same, False) | np.append(False, same))
 
 
-def _on_front(ordered):
+def _on_front(ordered: Array) -> Array:
     """Which of different points in lexicographic order are on the front."""
+    kept: Array
     if ordered.shape[1] == 2:
-        return front_of_two(ordered)
-    if ordered.shape[1] == 3:
-        return front_of_three(ordered, np.unique(ordered[:, 1], return_inverse=True)[1] + 1)
-    return front_of_many(ordered)
+        kept = front_of_two(ordered)
+    elif ordered.shape[1] == 3:
+        kept = front_of_three(ordered, np.unique(ordered[:, 1], return_inverse=True)[1] + 1)
+    else:
+        kept = front_of_many(ordered)
+    return kept
