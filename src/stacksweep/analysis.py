@@ -292,7 +292,10 @@ def _unravel(rows: Array, shape: Sequence[int]) -> tuple[Array, ...]:
 
 def _in_whole(rows: Array, part: Sequence[slice], shape: Sequence[int]) -> Array:
     """Flat places in a whole array, from those in a part of it."""
-    at = _unravel(rows, [one.stop - one.start for one in part])
+    sizes = [one.stop - one.start for one in part]
+    if sizes == list(shape):
+        return rows
+    at = _unravel(rows, sizes)
     moved = [positions + one.start for positions, one in zip(at, (*part, slice(0, 1)), strict=True)]
     places: Array = np.ravel_multi_index(tuple(moved), (*shape, 1))
     return places
