@@ -1,5 +1,6 @@
 """One design point: a sweep of one point with a report around it."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -130,7 +131,8 @@ class Estimate:
         str
             Lines of at most 100 characters.
         """
-        lines = [f"{name:<26} {value}" for name, value in self.parameters.items()]
+        width = max(map(len, self.parameters))
+        lines = [f"{name:<{width}} {value}" for name, value in self.parameters.items()]
         lines += ["", f"{'ttft':<26} {self.ttft:.6g} s", f"{'tps':<26} {self.tps:.6g} tokens/s"]
         lines += [f"{'tps_per_sequence':<26} {self.tps_per_sequence:.6g} tokens/s"]
         lines += [
@@ -147,7 +149,7 @@ class Estimate:
             f"{'fits':<26} {'yes' if self.fits else 'no'}",
             f"{'connectivity_efficiency':<26} {self.connectivity_efficiency:.6g}",
             f"{'clock_scale':<26} {self.clock_scale:.6g}",
-            f"{'energy_per_token':<26} {self.energy_per_token:.6g} J",
+            f"{'energy_per_token':<26} {_known(self.energy_per_token, ' J')}",
             "",
             f"{'':<26} {'prefill':>14} {'first decode':>14} {'decode':>14}",
         ]
@@ -163,7 +165,9 @@ class Estimate:
         if self.prefill.experts is not None:
             for name in Experts.__dataclass_fields__:
                 rows[name] = [getattr(phase.experts, name) for phase in phases]
-        lines += [f"{name:<26} " + " ".join(f"{value:>14.6g}" for value in values) for name, values in rows.items()]
+        lines += [
+            f"{name:<26} " + " ".join(f"{_known(value):>14}" for value in values) for name, values in rows.items()
+        ]
         if len(self.stages) > 1:
             lines += ["", f"{'stage':>5} {'layers':>6} {'prefill s':>14} {'first decode s':>14}"]
             for stage in self.stages:
@@ -179,6 +183,11 @@ class Estimate:
     def __str__(self) -> str:
         """Lay the report out as text."""
         return self.table()
+
+
+def _known(value: float, unit: str = "") -> str:
+    """Write a number; those that need coefficients a profile does not have are unknown."""
+    return "unknown" if math.isnan(value) else f"{value:.6g}{unit}"
 
 
 def estimate(**parameters: Any) -> Estimate:
@@ -212,7 +221,7 @@ def estimate(**parameters: Any) -> Estimate:
     bits = int(point.warnings)
     return Estimate(
         parameters={
-            known.coordinate: point[known.coordinate].item() for known in PARAMETERS if known.coordinate in point.coords
+            known.name: point[known.coordinate].item() for known in PARAMETERS if known.coordinate in point.coords
         },
         **{name: values[name] for name in Estimate.__dataclass_fields__ if name in values and name != "warnings"},
         uncharged_share=_uncharged_share(grid),
@@ -280,7 +289,14 @@ def explain(reason: str, point: xr.Dataset, grid: Space) -> str:
         "ep_dense": ("ep", "model"),
         "connected_layers": ("connected_layers", "layers"),
         "thermal": ("memory", "layers", "design_power_w", "static_power_w"),
-        "routing_trace": ("routing", "experts"),
-    }[reason]
+    }.get(reason, ())
+    if reason == "routing_trace":
+        micro_batch = -(-numbers["batch_size"] // numbers["pp"])
+        return (
+            f"{reason}: the trace {numbers['routing']!r} has {grid.columns['routing'].choices[0].words()}; "
+            f"{spec.name} has {spec.num_experts} experts and takes {spec.experts_per_token}, and the load may read "
+            f"{micro_batch * numbers['input_seq_len']} rows in prefill and {micro_batch} in decode; "
+            "give a trace of this model that is long enough, or balanced or random routing"
+        )
     given = ", ".join(f"{name}={numbers[name]}" for name in wanted if name in numbers)
     return f"{reason}: {REASONS[reason]} ({given})"

@@ -23,7 +23,7 @@ from stacksweep.kernels.outputs import OUTPUTS
 from stacksweep.kernels.validity import BUFFERING_LIMITED, DOES_NOT_FIT, VALID
 from stacksweep.parameters import BY_NAME, ParameterError
 from stacksweep.profiles import load_chip, load_memory, load_model
-from stacksweep.results import Result, select
+from stacksweep.results import COLLECTIVE, Result, select
 from stacksweep.routing import load_routing
 from stacksweep.space import Space
 
@@ -286,8 +286,8 @@ def dataset(grid: Space, results: Sequence[Result], raw: Raw, attributes: Mappin
         rows_of, row = raw.real[row : row + len(result.rows)], row + len(result.rows)
         if len(rows_of) > 1:
             words = {"units": "1", "long_name": "collective of a layer"}
-            coordinates["collective"] = (("collective",), np.array(rows.COLLECTIVES, object), words)
-            variables[result.name] = (("collective", *dims), np.stack(rows_of).reshape(-1, *shape), result.attributes)
+            coordinates[COLLECTIVE] = ((COLLECTIVE,), np.array(rows.COLLECTIVES, object), words)
+            variables[result.name] = ((COLLECTIVE, *dims), np.stack(rows_of).reshape(-1, *shape), result.attributes)
             continue
         if result.dtype == "real":
             values = rows_of[0]

@@ -42,8 +42,6 @@ class Parameter:
         Value where none is given; None where it must be given, or comes from a profile.
     low, high : float
         Limits of numbers.
-    above : bool
-        Whether `low` itself is excluded.
     choices : tuple of str
         Allowed words of a choice.
     coordinate : str, optional
@@ -59,7 +57,6 @@ class Parameter:
     default: Any = None
     low: float = 0.0
     high: float = math.inf
-    above: bool = False
     choices: tuple[str, ...] = ()
     coordinate: str = ""
 
@@ -80,9 +77,8 @@ class Parameter:
         if self.kind == "routing":
             return "balanced, random, a trace by name (" + ", ".join(TRACES) + ") or the path of an .npz trace"
         noun = "a number" if self.kind == "number" else "a whole number"
-        lower = f"above {self.low:g}" if self.above else f"of at least {self.low:g}"
-        upper = f" and at most {self.high:g}" if math.isfinite(self.high) else ""
-        return f"{noun} {lower}{upper}" + (', or "fill"' if self.kind == "parallel" else "")
+        limits = f"{noun} of at least {self.low:g} and at most {self.high:g}"
+        return limits + (', or "fill"' if self.kind == "parallel" else "")
 
 
 TRACES = ("qwen3_235b", "deepseek_v3")
@@ -90,6 +86,9 @@ TRACES = ("qwen3_235b", "deepseek_v3")
 
 PARALLEL = ("tp", "ep", "dp", "pp", "cp")
 """Sizes of a plan, from the innermost out but for cp, which lies between ep and dp."""
+
+_SMALL, _LARGE = 1e-12, 1e24
+"""Limits of real numbers, in which no product of several leaves double precision."""
 
 _TOKENS = 1e9
 _BYTES = 1e18
@@ -100,22 +99,22 @@ def _load(name: str, words: str, default: int) -> Parameter:
 
 
 def _width(name: str, words: str, coordinate: str = "") -> Parameter:
-    return Parameter(name, "chip", "number", "load", words, "byte", low=0, above=True, high=1024, coordinate=coordinate)
+    return Parameter(name, "chip", "number", "load", words, "byte", low=_SMALL, high=1024, coordinate=coordinate)
 
 
 def _count(name: str, words: str, low: float = 1, high: float = 2**20, units: str = "1") -> Parameter:
     return Parameter(name, "memory", "integer", "machine", words, units, low=low, high=high)
 
 
-def _number(name: str, words: str, units: str, *, above: bool = True, high: float = math.inf) -> Parameter:
-    return Parameter(name, "memory", "number", "machine", words, units, low=0, above=above, high=high)
+def _number(name: str, words: str, units: str, *, zero: bool = False, high: float = _LARGE) -> Parameter:
+    return Parameter(name, "memory", "number", "machine", words, units, low=0 if zero else _SMALL, high=high)
 
 
 def _parallel(name: str, words: str) -> Parameter:
     return Parameter(name, "plan", "parallel", "load", words, default=1, low=1, high=2**20)
 
 
-def _level(suffix: str, words: str, units: str, *, above: bool) -> tuple[Parameter, ...]:
+def _level(suffix: str, words: str, units: str, *, zero: bool) -> tuple[Parameter, ...]:
     return tuple(
         Parameter(
             f"l{level}_{suffix}",
@@ -124,7 +123,8 @@ def _level(suffix: str, words: str, units: str, *, above: bool) -> tuple[Paramet
             "load",
             f"{words} of level {level} (1 is innermost), from the network unless given",
             units,
-            above=above,
+            low=0 if zero else _SMALL,
+            high=_LARGE,
         )
         for level in (1, 2, 3)
     )
@@ -134,7 +134,7 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter("model", "what runs", "profile", "load", "network whose inference is predicted"),
     Parameter("chip", "chip", "profile", "load", "chip that computes", default="plena"),
     Parameter(
-        "frequency_hz", "chip", "number", "machine", "compute clock before thermal derating", "s-1", 1e9, above=True
+        "frequency_hz", "chip", "number", "machine", "compute clock before thermal derating", "s-1", 1e9, _SMALL, _LARGE
     ),
     _width("weight_bytes", "bytes per stored weight, from the chip unless given", "weight_bytes_per_element"),
     _width("kv_read_bytes", "bytes per element of KV cache read, from the chip unless given"),
@@ -154,28 +154,28 @@ PARAMETERS: tuple[Parameter, ...] = (
     _count("row_bytes", "bytes of a DRAM row, a multiple of the sector", units="byte", high=2**40),
     _count("sector_bytes", "bytes of a sector", units="byte", high=2**40),
     _number("sector_cycles", "cycles to read a sector", "1"),
-    _number("recharge_cycles", "cycles to recharge a row", "1", above=False),
-    _number("round_trip_latency_cycles", "cycles from a request to its data (bank timing)", "1", above=False),
+    _number("recharge_cycles", "cycles to recharge a row", "1", zero=True),
+    _number("round_trip_latency_cycles", "cycles from a request to its data (bank timing)", "1", zero=True),
     _number("latency_clock_hz", "clock of the bank timing's round-trip latency", "s-1"),
     _count("requesters", "requesters that share the bandwidth"),
     _count("buffer_bytes_per_requester", "buffer of one requester", units="byte", high=_BYTES),
     _number("buffering_factor", "factor on the bytes in flight that Little's law asks for", "1"),
-    _number("buffer_round_trip_latency_cycles", "cycles from a request to its data (buffering)", "1", above=False),
+    _number("buffer_round_trip_latency_cycles", "cycles from a request to its data (buffering)", "1", zero=True),
     _number("buffer_round_trip_latency_clock_hz", "clock of the buffering's round-trip latency", "s-1"),
     _number("resistance_base_c_per_w", "thermal resistance without layers", "K W-1"),
-    _number("resistance_per_layer_c_per_w", "thermal resistance that a layer adds", "K W-1", above=False),
+    _number("resistance_per_layer_c_per_w", "thermal resistance that a layer adds", "K W-1", zero=True),
     _count("baseline_layers", "layers at which the chip runs at its design power", low=0, high=4096),
     _number("design_power_w", "power at the baseline and full clock", "W"),
-    _number("static_power_w", "power that does not depend on the clock", "W", above=False),
+    _number("static_power_w", "power that does not depend on the clock", "W", zero=True),
     _number("dynamic_power_exponent", "exponent of the clock in the dynamic power", "1"),
-    _number("read_pj_per_bit", "energy of a DRAM read", "pJ bit-1", above=False),
-    _number("write_pj_per_bit", "energy of a DRAM write", "pJ bit-1", above=False),
+    _number("read_pj_per_bit", "energy of a DRAM read", "pJ bit-1", zero=True),
+    _number("write_pj_per_bit", "energy of a DRAM write", "pJ bit-1", zero=True),
     _number("bandwidth_bytes_per_s", "bandwidth of a memory of fixed bandwidth", "byte s-1"),
     _count("capacity_bytes", "capacity of a memory of fixed bandwidth", units="byte", high=_BYTES),
     Parameter("noc", "network", "profile", "load", "network between the devices; one device without it"),
-    *_level("bandwidth", "bandwidth of a link", "byte s-1", above=True),
-    *_level("latency", "latency of a link", "s", above=False),
-    *_level("pj_per_bit", "energy of a link", "pJ bit-1", above=False),
+    *_level("bandwidth", "bandwidth of a link", "byte s-1", zero=False),
+    *_level("latency", "latency of a link", "s", zero=True),
+    *_level("pj_per_bit", "energy of a link", "pJ bit-1", zero=True),
     Parameter(
         "link_model",
         "network",

@@ -48,7 +48,7 @@ class Result:
     dtype : {"real", "bool", "int8", "uint8", "int16"}
         How it is stored; "real" follows the `dtype` of the call.
     rows : tuple of str
-        Outputs of the kernels that it is made of; several lie along the dimension `collective`.
+        Outputs of the kernels that it is made of; several lie along the dimension `COLLECTIVE`.
     """
 
     name: str
@@ -159,6 +159,9 @@ RESULTS: tuple[Result, ...] = (
 """All results, in the order of a Dataset."""
 
 BY_NAME = {result.name: result for result in RESULTS}
+
+COLLECTIVE = "collective"
+"""Dimension of results that have a value for each collective."""
 
 ALWAYS = ("valid", "reason")
 """Results that every Dataset has."""

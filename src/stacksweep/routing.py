@@ -2,11 +2,13 @@
 
 import hashlib
 import os
+import zlib
 from dataclasses import dataclass, field
 from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -16,6 +18,9 @@ from stacksweep.parameters import BY_NAME, TRACES, ParameterError
 
 SEED = 0
 """Seed of the random routing, the same for everyone so that results can be compared."""
+
+MOST_EXPERTS = 2**31
+"""No model has as many experts."""
 
 PHASES = ("prefill", "decode")
 
@@ -54,6 +59,12 @@ class Routing:
     def recorded(self, phase: int) -> float:
         """Tokens that can be read in a phase."""
         return np.inf if self.trace is None else len(self.trace[PHASES[phase]])
+
+    def words(self) -> str:
+        """Describe a trace in numbers."""
+        trace = self.trace or {}
+        rows = " and ".join(f"{len(rows)} rows of {rows.shape[1]} choices in {phase}" for phase, rows in trace.items())
+        return f"{rows}, ids up to {max(int(rows.max()) for rows in trace.values())}" if trace else self.name
 
     def rows(self, phase: int, tokens: int, experts: int, top_k: int) -> Array:
         """
@@ -126,16 +137,24 @@ def load_routing(source: Any) -> Routing:
 def _read_trace(path: Path) -> tuple[str, dict[str, Array]]:
     try:
         content = path.read_bytes()
-        with np.load(BytesIO(content), allow_pickle=False) as file:
+        file = np.load(BytesIO(content), allow_pickle=False)
+        if not isinstance(file, np.lib.npyio.NpzFile):
+            raise ParameterError(f"routing: trace {str(path)!r} cannot be read: it is no .npz file")
+        with file:
             arrays = {phase: file[phase] for phase in PHASES}
     except FileNotFoundError:
-        raise ParameterError(f"routing: there is no trace {str(path)!r}") from None
+        raise ParameterError(
+            f"routing: there is no trace {str(path)!r}; give the path of an .npz file with the arrays prefill and "
+            "decode, or a checkout of tile-ai/DeepStack as DEEPSTACK_ROOT"
+        ) from None
     except KeyError:
         raise ParameterError(f"routing: trace {str(path)!r} needs the arrays prefill and decode") from None
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, BadZipFile, zlib.error, NotImplementedError) as error:
         raise ParameterError(f"routing: trace {str(path)!r} cannot be read: {error}") from None
     for phase, array in arrays.items():
         if array.dtype.kind not in "iu" or array.ndim < 1 or array.size == 0 or array.min() < 0:
             raise ParameterError(f"routing: trace {str(path)!r}: {phase} needs integers from 0, the last axis choices")
+        if array.max() >= MOST_EXPERTS:
+            raise ParameterError(f"routing: trace {str(path)!r}: {phase} has the id {array.max()}, beyond any expert's")
     flat = {phase: array.reshape(-1, array.shape[-1]).astype(np.int64) for phase, array in arrays.items()}
     return hashlib.sha256(content).hexdigest(), flat

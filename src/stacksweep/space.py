@@ -15,6 +15,7 @@ import xarray as xr
 from stacksweep.columns import Array, Column
 from stacksweep.parameters import BY_NAME, PARAMETERS, Parameter, ParameterError, parameter
 from stacksweep.results import BY_NAME as RESULTS_BY_NAME
+from stacksweep.results import COLLECTIVE
 
 POINT = "point"
 """Dimension of unordered points."""
@@ -147,9 +148,11 @@ def _columns_of_points(points: Any) -> tuple[dict[str, Any], dict[str, Coordinat
             raise ParameterError(
                 "points: its index has several levels, needs one; see DataFrame.reset_index(drop=True)"
             )
+        if points.index.name in BY_NAME:
+            raise ParameterError(f"points: its index is called {points.index.name!r}; see DataFrame.reset_index()")
         index = points.index.to_numpy()
         if not np.array_equal(index, np.arange(len(index))):
-            labels[POINT] = ((POINT,), index, {})
+            labels[POINT] = ((POINT,), _own(index), {})
     elif isinstance(points, xr.Dataset):
         if len(points.dims) != 1:
             raise ParameterError(f"points: got dimensions {tuple(points.dims)}, needs exactly one")
@@ -159,7 +162,7 @@ def _columns_of_points(points: Any) -> tuple[dict[str, Any], dict[str, Coordinat
             if name in BY_NAME or name in points.data_vars:
                 given[str(name)] = _AlongPoints(value.to_numpy()) if value.ndim else value.to_numpy().item()
             elif value.dims == (dim,):
-                labels[POINT if name == dim else str(name)] = ((POINT,), value.to_numpy(), dict(value.attrs))
+                labels[POINT if name == dim else str(name)] = ((POINT,), _own(value.to_numpy()), dict(value.attrs))
     else:
         raise ParameterError(f"points: got {type(points).__name__}, needs a pandas.DataFrame or an xarray.Dataset")
     for name in given:
@@ -169,6 +172,11 @@ def _columns_of_points(points: Any) -> tuple[dict[str, Any], dict[str, Coordinat
     if not given:
         raise ParameterError("points: got no column, needs at least one parameter")
     return given, labels
+
+
+def _own(labels: Array) -> Array:
+    """Copy labels; text as objects, since fixed-length text has no stable form in Zarr."""
+    return labels.astype(object if labels.dtype.kind == "U" else labels.dtype)
 
 
 def _dims_and_values(known: Parameter, value: Any) -> tuple[tuple[str, ...], Any, dict[str, Coordinate]]:
@@ -181,7 +189,7 @@ def _dims_and_values(known: Parameter, value: Any) -> tuple[tuple[str, ...], Any
         own = (known.name, known.coordinate)
         dims = tuple(known.coordinate if dim in own else str(dim) for dim in value.dims)
         extra = {
-            str(name): (tuple(map(str, array.dims)), array.to_numpy(), dict(array.attrs))
+            str(name): (tuple(map(str, array.dims)), _own(array.to_numpy()), dict(array.attrs))
             for name, array in value.coords.items()
             if name not in own and array.ndim > 0
         }
@@ -227,14 +235,14 @@ def _numbers(known: Parameter, dims: tuple[str, ...], values: Any) -> Array:
         raise refuse(values)
     array = np.asarray(values)
     if array.dtype.kind not in "iuf":
-        raise refuse(next((v for v in array.ravel() if not isinstance(v, int | float)), array.ravel()[0]))
-    low, high = array.min(), array.max()
-    inside = (low > known.low if known.above else low >= known.low) and high <= known.high and np.isfinite(high)
+        # numbers beyond 64 bits make an array of objects, words one of text
+        raise refuse(max(values, key=abs) if isinstance(values, list) else array.ravel()[0])
+    low, high = float(array.min()), float(array.max())
+    inside = low >= known.low and high <= known.high
     whole = known.kind == "number" or array.dtype.kind in "iu" or np.array_equal(array, np.floor(array))
     if not (inside and whole):
         with np.errstate(invalid="ignore"):
-            wrong = ~((array > known.low) if known.above else (array >= known.low))
-            wrong |= ~(array <= known.high) | ~np.isfinite(array)
+            wrong = ~((array >= known.low) & (array <= known.high))
             if known.kind != "number":
                 wrong |= array != np.floor(array)
         raise refuse(array[wrong][0] if array.ndim else array[()])
@@ -246,10 +254,10 @@ def _categories(known: Parameter, dims: tuple[str, ...], values: Any, loaders: M
     shape = np.shape(values) if dims else (1,)
     different: Sequence[Any]
     if isinstance(values, pd.Categorical):
-        codes, different = (
-            values.codes,
-            [*values.categories, None][: len(values.categories) + bool(values.isna().any())],
-        )
+        if values.isna().any():
+            raise ParameterError(f"{known.name}: got nan, needs {known.allowed}")
+        used = values.remove_unused_categories()
+        codes, different = used.codes, list(used.categories)
     elif isinstance(values, np.ndarray) and values.dtype.kind == "b":
         codes, different = values.ravel().astype(np.int64), [False, True]
     else:
@@ -287,6 +295,8 @@ def _sort_out(entries: Array, known: Parameter) -> tuple[Array, Sequence[Any]]:
         if few is not None:
             return few
         entries = entries.astype(object)
+    if any(entry is None for entry in entries):
+        raise ParameterError(f"{known.name}: got None, needs {known.allowed}")
     try:
         codes, different = pd.factorize(entries, use_na_sentinel=False)
     except TypeError:
@@ -363,8 +373,8 @@ def _merge_coordinate(name: str, label: str, coordinate: Coordinate, coordinates
 
 def _check_label(name: str, label: str, values: Array) -> None:
     """Refuse coordinates that would be mistaken for a result, or that no file can hold."""
-    if label in RESULTS_BY_NAME:
-        raise ParameterError(f"{name}: brings a coordinate {label!r}, the name of a result; rename or drop it")
+    if label in RESULTS_BY_NAME or label == COLLECTIVE:
+        raise ParameterError(f"{name}: brings a coordinate {label!r}, a name that results use; rename or drop it")
     if values.dtype.kind == "O" and not all(isinstance(value, str) for value in values.ravel()):
         raise ParameterError(f"{name}: its coordinate {label!r} holds values of several kinds; needs numbers or text")
 
@@ -384,5 +394,5 @@ def _check_dimension_names(sizes: Mapping[str, int], columns: Mapping[str, Colum
                     f"dimension {dim!r}: is named after a parameter that also varies along "
                     f"{tuple(d for d in column.dims if d != dim)}; rename the dimension"
                 )
-        elif dim in RESULTS_BY_NAME or dim in BY_NAME:
-            raise ParameterError(f"dimension {dim!r}: is the name of a result; rename the dimension")
+        elif dim in RESULTS_BY_NAME or dim in BY_NAME or dim == COLLECTIVE:
+            raise ParameterError(f"dimension {dim!r}: is a name that results use; rename the dimension")
