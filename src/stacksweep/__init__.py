@@ -12,7 +12,7 @@ from stacksweep.evaluate import ResultTooLargeError, sweep
 from stacksweep.io import save
 from stacksweep.parameters import ParameterError
 from stacksweep.plan import plans
-from stacksweep.profiles import ProfileError, bundled_names, load_chip, load_memory, load_model
+from stacksweep.profiles import ProfileError, bundled_names, load_chip, load_memory, load_model, load_noc
 
 document(sweep, estimate)
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from deepstack_noc import Noc, load_noc, uncharged_shares
+from deepstack_noc import Noc, uncharged_shares
 from stacksweep import moe, network, space, tables
 from stacksweep import plan as plans
 from stacksweep.blocks import Layout, Problem, Ranges, Raw, Worker
@@ -22,7 +22,7 @@ from stacksweep.kernels import rows
 from stacksweep.kernels.outputs import OUTPUTS
 from stacksweep.kernels.validity import BUFFERING_LIMITED, DOES_NOT_FIT, VALID
 from stacksweep.parameters import BY_NAME, ParameterError
-from stacksweep.profiles import load_chip, load_memory, load_model
+from stacksweep.profiles import load_chip, load_memory, load_model, load_noc
 from stacksweep.results import COLLECTIVE, Result, select
 from stacksweep.routing import load_routing
 from stacksweep.space import Space

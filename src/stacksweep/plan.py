@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from deepstack_noc import load_noc
 from stacksweep.columns import Array, Column, combine, constant, number
 from stacksweep.kernels import rows
 from stacksweep.kernels.validity import CODES, VALID
 from stacksweep.parameters import BY_NAME, PARALLEL, ParameterError
-from stacksweep.profiles import ModelSpec, load_chip, load_model
+from stacksweep.profiles import ModelSpec, load_chip, load_model, load_noc
 from stacksweep.routing import Routing, load_routing
 from stacksweep.space import Space, build
 

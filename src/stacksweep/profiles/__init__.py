@@ -1,5 +1,5 @@
 """
-Profiles: chip, memory and model from a bundled name, a file, a mapping or an object, strictly checked.
+Profiles: chip, memory, model and network from a bundled name, a file, a mapping or an object, strictly checked.
 
 Importing this package is cheap; the schemas (pydantic) are imported when the first profile is loaded.
 """
@@ -9,6 +9,7 @@ from stacksweep.profiles.bundled import bundled_names
 from stacksweep.profiles.chip import ChipProfile, load_chip
 from stacksweep.profiles.memory import MemoryProfile, load_memory
 from stacksweep.profiles.model import ModelSpec, load_model
+from stacksweep.profiles.noc import load_noc
 
 __all__ = [
     "ChipProfile",
@@ -20,4 +21,5 @@ __all__ = [
     "load_chip",
     "load_memory",
     "load_model",
+    "load_noc",
 ]
