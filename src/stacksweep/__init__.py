@@ -4,7 +4,6 @@ from importlib.metadata import version
 
 __version__ = version("stacksweep")
 
-from deepstack_noc import load_noc
 from stacksweep.analysis import best, pareto, pareto_mask
 from stacksweep.documentation import document
 from stacksweep.estimate import Estimate, InvalidPointError, estimate
