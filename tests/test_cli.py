@@ -134,7 +134,7 @@ def test_estimate_has_an_option_for_every_parameter():
         "sequences served together by the whole system; a whole number of at least 1 and at most 1e+09; 16 by default"
     )
     assert by_name["frequency_hz"].help == (
-        "compute clock before thermal derating (s-1); a number above 0; 1e+09 by default"
+        "compute clock before thermal derating (s-1); a number of at least 1e-12 and at most 1e+24; 1e+09 by default"
     )
     assert by_name["model"].help.endswith("; a bundled name or a path; must be given")
 
@@ -163,9 +163,15 @@ def test_a_new_parameter_becomes_an_option():
         ({**POINT, "batch_size": "many"}, "batch_size: got 'many', needs a whole number of at least 1 and at most"),
         ({**POINT, "batch_size": "1,2"}, "batch_size: got '1,2', needs a whole number of at least 1 and at most 1e+09"),
         ({**POINT, "batch_size": ""}, "batch_size: got '', needs a whole number of at least 1 and at most 1e+09"),
-        ({**POINT, "frequency_hz": "nan"}, "frequency_hz: got nan, needs a number above 0"),
-        ({**POINT, "frequency_hz": "1e999"}, "frequency_hz: got inf, needs a number above 0"),
-        ({**POINT, "frequency_hz": "9" * 5000}, "frequency_hz: got inf, needs a number above 0"),
+        ({**POINT, "frequency_hz": "nan"}, "frequency_hz: got nan, needs a number of at least 1e-12 and at most 1e+24"),
+        (
+            {**POINT, "frequency_hz": "1e999"},
+            "frequency_hz: got inf, needs a number of at least 1e-12 and at most 1e+24",
+        ),
+        (
+            {**POINT, "frequency_hz": "9" * 5000},
+            "frequency_hz: got inf, needs a number of at least 1e-12 and at most 1e+24",
+        ),
         ({**POINT, "overlap": "none"}, "overlap: got 'none', needs one of stage-roofline, serial"),
         ({**POINT, "tp": "some"}, "tp: got 'some', needs a whole number of at least 1 and at most 1.04858e+06, or "),
         ({**POINT, "model": "llama"}, "model 'llama': neither an existing file nor a bundled name (gpt-oss-120b, "),
