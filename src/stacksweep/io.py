@@ -45,7 +45,8 @@ def save(dataset: xr.Dataset, path: str | os.PathLike[str]) -> None:
                 os.fsync(file.fileno())
             whole.replace(target)
             return
-        dataset.to_zarr(whole, consolidated=False)
+        # format 2 has consolidated metadata and text as standard, so that it opens without a warning
+        dataset.to_zarr(whole, zarr_format=2, consolidated=True)
         replaced = Path(f"{folder}.replaced")
         if target.is_dir():
             target.rename(replaced)

@@ -106,8 +106,8 @@ def _count(name: str, words: str, low: float = 1, high: float = 2**20, units: st
     return Parameter(name, "memory", "integer", "machine", words, units, low=low, high=high)
 
 
-def _number(name: str, words: str, units: str, *, zero: bool = False, high: float = _LARGE) -> Parameter:
-    return Parameter(name, "memory", "number", "machine", words, units, low=0 if zero else _SMALL, high=high)
+def _number(name: str, words: str, units: str, low: float = _SMALL, high: float = _LARGE) -> Parameter:
+    return Parameter(name, "memory", "number", "machine", words, units, low=low, high=high)
 
 
 def _parallel(name: str, words: str) -> Parameter:
@@ -154,22 +154,22 @@ PARAMETERS: tuple[Parameter, ...] = (
     _count("row_bytes", "bytes of a DRAM row, a multiple of the sector", units="byte", high=2**40),
     _count("sector_bytes", "bytes of a sector", units="byte", high=2**40),
     _number("sector_cycles", "cycles to read a sector", "1"),
-    _number("recharge_cycles", "cycles to recharge a row", "1", zero=True),
-    _number("round_trip_latency_cycles", "cycles from a request to its data (bank timing)", "1", zero=True),
+    _number("recharge_cycles", "cycles to recharge a row", "1", low=0),
+    _number("round_trip_latency_cycles", "cycles from a request to its data (bank timing)", "1", low=0),
     _number("latency_clock_hz", "clock of the bank timing's round-trip latency", "s-1"),
     _count("requesters", "requesters that share the bandwidth"),
     _count("buffer_bytes_per_requester", "buffer of one requester", units="byte", high=_BYTES),
     _number("buffering_factor", "factor on the bytes in flight that Little's law asks for", "1"),
-    _number("buffer_round_trip_latency_cycles", "cycles from a request to its data (buffering)", "1", zero=True),
+    _number("buffer_round_trip_latency_cycles", "cycles from a request to its data (buffering)", "1", low=0),
     _number("buffer_round_trip_latency_clock_hz", "clock of the buffering's round-trip latency", "s-1"),
     _number("resistance_base_c_per_w", "thermal resistance without layers", "K W-1"),
-    _number("resistance_per_layer_c_per_w", "thermal resistance that a layer adds", "K W-1", zero=True),
+    _number("resistance_per_layer_c_per_w", "thermal resistance that a layer adds", "K W-1", low=0),
     _count("baseline_layers", "layers at which the chip runs at its design power", low=0, high=4096),
     _number("design_power_w", "power at the baseline and full clock", "W"),
-    _number("static_power_w", "power that does not depend on the clock", "W", zero=True),
-    _number("dynamic_power_exponent", "exponent of the clock in the dynamic power", "1"),
-    _number("read_pj_per_bit", "energy of a DRAM read", "pJ bit-1", zero=True),
-    _number("write_pj_per_bit", "energy of a DRAM write", "pJ bit-1", zero=True),
+    _number("static_power_w", "power that does not depend on the clock", "W", low=0),
+    _number("dynamic_power_exponent", "exponent of the clock in the dynamic power", "1", 0.1, 100),
+    _number("read_pj_per_bit", "energy of a DRAM read", "pJ bit-1", low=0),
+    _number("write_pj_per_bit", "energy of a DRAM write", "pJ bit-1", low=0),
     _number("bandwidth_bytes_per_s", "bandwidth of a memory of fixed bandwidth", "byte s-1"),
     _count("capacity_bytes", "capacity of a memory of fixed bandwidth", units="byte", high=_BYTES),
     Parameter("noc", "network", "profile", "load", "network between the devices; one device without it"),

@@ -20,7 +20,7 @@ SEED = 0
 """Seed of the random routing, the same for everyone so that results can be compared."""
 
 MOST_EXPERTS = 2**31
-"""No model has as many experts."""
+"""No model has as many experts: larger ids say no more."""
 
 PHASES = ("prefill", "decode")
 
@@ -64,7 +64,7 @@ class Routing:
         """Describe a trace in numbers."""
         trace = self.trace or {}
         rows = " and ".join(f"{len(rows)} rows of {rows.shape[1]} choices in {phase}" for phase, rows in trace.items())
-        return f"{rows}, ids up to {max(int(rows.max()) for rows in trace.values())}" if trace else self.name
+        return f"{rows}, of {1 + max(int(rows.max()) for rows in trace.values())} experts" if trace else self.name
 
     def rows(self, phase: int, tokens: int, experts: int, top_k: int) -> Array:
         """
@@ -154,7 +154,8 @@ def _read_trace(path: Path) -> tuple[str, dict[str, Array]]:
     for phase, array in arrays.items():
         if array.dtype.kind not in "iu" or array.ndim < 1 or array.size == 0 or array.min() < 0:
             raise ParameterError(f"routing: trace {str(path)!r}: {phase} needs integers from 0, the last axis choices")
-        if array.max() >= MOST_EXPERTS:
-            raise ParameterError(f"routing: trace {str(path)!r}: {phase} has the id {array.max()}, beyond any expert's")
-    flat = {phase: array.reshape(-1, array.shape[-1]).astype(np.int64) for phase, array in arrays.items()}
+    flat = {
+        phase: np.minimum(array.reshape(-1, array.shape[-1]).astype(np.uint64), MOST_EXPERTS).astype(np.int64)
+        for phase, array in arrays.items()
+    }
     return hashlib.sha256(content).hexdigest(), flat
