@@ -91,13 +91,13 @@ def check(case: Case) -> dict[str, Any]:
 
 
 @given(cases())
-@settings(max_examples=200)
+@settings(max_examples=120)
 def test_random_points(case: Case):
     check(case)
 
 
 @given(cases(output=1500, prompt=400))
-@settings(max_examples=25)
+@settings(max_examples=15)
 def test_random_points_with_long_answers(case: Case):
     check(case)
 
@@ -112,7 +112,7 @@ def test_random_points_with_long_answers(case: Case):
     st.integers(1, 30),
 )
 @example(kv_heads=1, head_dim=1, width=0.1, transaction=3, batch=3, prompt=3, answer=5)
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_widths_that_are_no_binary_fractions(
     kv_heads: int, head_dim: int, width: float, transaction: int, batch: int, prompt: int, answer: int
 ):
@@ -163,7 +163,7 @@ def test_crossing_inside_ten_thousand_steps(model: dict[str, Any], overlap: str,
     st.floats(0, 1),
     st.sampled_from(["stage-roofline", "serial"]),
 )
-@settings(max_examples=100)
+@settings(max_examples=60)
 def test_crossing_inside_a_random_decode(
     model: dict[str, Any],
     chip: dict[str, Any],
@@ -236,7 +236,7 @@ def test_many_crossings(model: dict[str, Any], stride: int, exact: bool, transac
     st.sampled_from([1, 2, 8, 64]),
     st.sampled_from([None, 96]),
 )
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_windows_around_the_first_and_the_last_token(
     window: int, prompt: int, answer: int, blen: int, transaction: int | None
 ):
@@ -249,7 +249,7 @@ def test_windows_around_the_first_and_the_last_token(
     check(case | {"memory": fixed_memory(tie_bandwidth(case, min(window, prompt + answer // 2)), transaction)})
 
 
-@pytest.mark.parametrize("window", [149, 150, 151, 10_149, 10_150, 10_151])
+@pytest.mark.parametrize("window", [150, 151, 10_149, 10_151])
 def test_window_at_an_end_of_ten_thousand_steps(window: int):
     case = plain_case(model=MIXED | {"sliding_window": window}, input_seq_len=150, output_seq_len=10_001)
     check(case)
@@ -316,7 +316,7 @@ INSTRUCTIONS = {
     st.lists(st.tuples(st.integers(1, 30), st.integers(1, 500), st.integers(1, 20)), min_size=1, max_size=4),
     st.randoms(use_true_random=False),
 )
-@settings(max_examples=25)
+@settings(max_examples=12)
 def test_mixed_grids(
     some_models: list[dict[str, Any]],
     some_chips: list[dict[str, Any]],
@@ -353,7 +353,7 @@ def test_mixed_grids(
 
 
 @given(st.lists(cases(output=10, prompt=300), min_size=2, max_size=8), st.booleans())
-@settings(max_examples=20)
+@settings(max_examples=12)
 def test_unrelated_points_in_one_call(some: list[Case], as_dataset: bool):
     # profiles need names of their own
     for number, case in enumerate(some):
@@ -452,7 +452,7 @@ def overridden(profile: dict[str, Any], values: dict[str, Any]) -> dict[str, Any
 
 
 @given(st.lists(st.sampled_from(list(OVERRIDES)), min_size=1, max_size=6, unique=True), st.randoms())
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_overridden_fields_of_a_stack(names: list[str], random: Any):
     """Every field of a memory as an axis, against a profile that says the same."""
     profile = ss.load_memory("fictional_stacked_dram").to_dict()

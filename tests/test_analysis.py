@@ -502,7 +502,7 @@ def test_errors_of_best(ds: xr.Dataset, change: dict[str, Any], message: str):
 
 
 def test_error_of_an_empty_dimension(ds: xr.Dataset):
-    with pytest.raises(ss.ParameterError, match="^over: 'tp' has no points in ds, needs at least one$"):
+    with pytest.raises(ss.ParameterError, match=r"^over: 'tp' has no points in ds, needs at least one$"):
         best(ds.isel(tp=[]), "tps")
     assert best(ds.isel(tp=[]), "tps", over="pp").sizes["tp"] == 0
 
@@ -531,7 +531,7 @@ def test_errors_of_pareto(ds: xr.Dataset, function: Any, given_: dict[str, Any],
 
 
 def test_error_of_another_point(ds: xr.Dataset):
-    with pytest.raises(ss.ParameterError, match="^ds: has a 'point' that is no dimension of its points; rename it$"):
+    with pytest.raises(ss.ParameterError, match=r"^ds: has a 'point' that is no dimension of its points; rename it$"):
         pareto(ds.assign_coords(point=3), minimize="ttft")
 
 

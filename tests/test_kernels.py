@@ -90,7 +90,7 @@ WIDTHS = [2**-10, 0.3, 0.53125, 1.0, 1.125, 4.0, 1 / 3, 0.1, 0.7, 1024.0]
     st.integers(1, 2000),
     st.integers(0, 200),
 )
-@settings(max_examples=400)
+@settings(max_examples=250)
 @example(3, 0.1, 3, 10, 4)
 @example(64, 0.3, 96, 1, 200)
 def test_sum_of_kv_reads(elements: int, width: float, wave: int, first: int, more: int):
@@ -163,7 +163,7 @@ RANGE = (st.integers(1, 300), st.integers(0, 250))
 
 
 @given(works(), *RANGE)
-@settings(max_examples=150)
+@settings(max_examples=100)
 def test_sums_of_cycles_and_reads(work: np.ndarray[Any, Any], first: int, more: int):
     steps = range(first, first + more + 1)
     for x in steps[:3]:
@@ -183,7 +183,7 @@ def test_sums_of_cycles_and_reads(work: np.ndarray[Any, Any], first: int, more: 
     st.floats(0, 1),
     st.booleans(),
 )
-@settings(max_examples=500)
+@settings(max_examples=300)
 def test_memory_bound_steps(
     work: np.ndarray[Any, Any], first: int, more: int, wave: int, at: float, share: float, parallel: bool
 ):

@@ -32,7 +32,7 @@ TIMES = ("ttft", "prefill_latency", "first_decode_latency", "decode_time")
 
 
 @given(cases(output=60), st.floats(1.0, 8.0))
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_more_bandwidth_is_never_slower(case: Case, factor: float):
     assume(case["memory"]["kind"] == "fixed_bandwidth")
     bandwidth = case["memory"]["bandwidth_bytes_per_s"]
@@ -45,7 +45,7 @@ def test_more_bandwidth_is_never_slower(case: Case, factor: float):
 
 
 @given(cases(output=60), st.floats(1.0, 8.0))
-@settings(max_examples=40)
+@settings(max_examples=30)
 def test_a_faster_clock_is_never_slower(case: Case, factor: float):
     given_ = keywords(case)
     given_["frequency_hz"] = [given_["frequency_hz"], given_["frequency_hz"] * factor]
@@ -67,7 +67,7 @@ def test_more_layers_never_hold_less(overlap: str):
 
 
 @given(cases(output=60))
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_throughput_is_bounded_by_bandwidth_and_by_compute(case: Case):
     ds = ss.sweep(**keywords(case), outputs="all")
     assume(ds.valid)
@@ -86,7 +86,7 @@ def test_throughput_is_bounded_by_bandwidth_and_by_compute(case: Case):
 
 
 @given(cases(output=2000, prompt=300), st.data())
-@settings(max_examples=40)
+@settings(max_examples=30)
 def test_decode_sums_are_additive(case: Case, data: st.DataObject):
     """A decode is a decode of its first tokens and one of the others, which starts with a longer prompt."""
     assume(case["output_seq_len"] >= 2)

@@ -148,6 +148,12 @@ def rate_columns(columns: Mapping[str, Column]) -> dict[str, Column]:
     for name in dn.RATE_NAMES:
         if name in columns and not nocs:
             raise ParameterError(f"{name}: overrides a network, and none is given; give noc too")
+    energies = [name for name in dn.RATE_NAMES if name.endswith("pj_per_bit")]
+    given = [name for name in energies if name in columns]
+    missing = [name for name in energies if name not in columns]
+    for noc in nocs:
+        if given and missing and noc.energy_pj_per_bit is None:
+            raise ParameterError(f"{given[0]}: network {noc.name!r} has no energies; give {', '.join(missing)} too")
     if not nocs:
         # no link is ever crossed
         return {name: constant(1.0 if "bandwidth" in name or "capacity" in name else 0.0) for name in rows.RATE_FIELDS}

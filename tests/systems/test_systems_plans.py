@@ -163,8 +163,11 @@ def size_axes(draw: st.DrawFn) -> dict[str, list[int]]:
 
 def test_reasons_of_random_grids():
     seen: set[str | None] = set()
+    grouped = st.sampled_from(
+        [config | {"num_key_value_heads": heads} for config in (DENSE, ROUTED) for heads in (2, 4)]
+    )
 
-    @given(models(layers=5), size_axes(), st.sampled_from([*PARALLEL, None, None]))
+    @given(st.one_of(models(layers=5), grouped), size_axes(), st.sampled_from([*PARALLEL, None, None]))
     @settings(max_examples=80)
     def run(model: dict[str, Any], sizes: dict[str, list[int]], fill: str | None):
         devices = math.prod(values[0] for values in sizes.values())
