@@ -86,7 +86,7 @@ def fill(dataset: xr.Dataset) -> Any:
 
 def scalar(dataset: xr.Dataset, samples: int) -> Any:
     """
-    Return a function that evaluates a random sample of a grid's points by the scalar reference, one after the other.
+    Return a function that evaluates a random sample of a grid's valid points by the scalar reference, one by one.
 
     Raises
     ------
@@ -97,12 +97,17 @@ def scalar(dataset: xr.Dataset, samples: int) -> Any:
     if folder not in sys.path:
         sys.path.append(folder)
     from reference import evaluate
+    from reference.network import Noc
 
-    model, chip, memory = ss.load_model(MODEL), ss.load_chip("plena"), ss.load_memory(MEMORY).to_dict()
+    model, chip = ss.load_model(dataset.model.item()), ss.load_chip("plena")
+    memory = ss.load_memory(MEMORY).to_dict()
+    network = Noc(ss.load_noc(dataset.noc.item()).to_dict()) if "noc" in dataset.coords else None
     precision = {name: getattr(chip, name) for name in ("weight_bytes", "kv_read_bytes", "kv_write_bytes")}
     precision["activation_bytes"] = chip.activation_bytes
     random = np.random.default_rng(0)
-    chosen = [dataset.isel({dim: random.integers(size) for dim, size in dataset.sizes.items()}) for _ in range(samples)]
+    valid = np.argwhere(dataset.valid.values)
+    places = valid[random.integers(0, len(valid), samples)]
+    chosen = [dataset.isel(dict(zip(dataset.sizes, place.tolist(), strict=True))) for place in places]
 
     def run() -> list[dict[str, Any]]:
         results = []
@@ -118,7 +123,8 @@ def scalar(dataset: xr.Dataset, samples: int) -> Any:
                     chip=dict(chip.constants),
                     precision=precision,
                     memory={**memory, "dram": dram},
-                    plan={},
+                    plan={name: point[name].item() for name in ("tp", "ep", "dp", "pp", "cp")},
+                    network=network,
                     **{name: point[name].item() for name in ("batch_size", "input_seq_len", "output_seq_len")},
                 )
             )

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from measure import Figure, machine, table
 
-PARTS = ("single_chip", "start_up", "peak_memory", "network")
+PARTS = ("single_chip", "systems", "start_up", "peak_memory", "network")
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "RESULTS.md"
@@ -54,13 +54,13 @@ def results_page(figures: Sequence[Figure], on: dict[str, str]) -> str:
         "",
         "* All is measured warm and on all cores, but for the last rows, which start fresh processes.",
         "* A time is the fastest of several, since whatever else a machine does only adds to it. Both sides of a ratio",
-        "  take turns in one process.",
+        "  take turns in one process. Results are kept, so that each call needs memory that is fresh to the process.",
         '* "Filling its arrays once" makes arrays of the shapes and types of the result and fills each with a constant',
-        "  (`numpy.full`).",
+        "  (`numpy.full`), in memory that is fresh, too.",
         '* "Plain Python" is `tests/reference`, the scalar program that the tests compare with. It evaluates a random',
         "  sample of the grid's points, and both must agree to 1e-12.",
-        "* The grid runs over layers, connected layers, batch size and prompt length, with the outputs `main`; all of",
-        "  its points are valid. `benchmarks/cases.py` has every number.",
+        "* The grid of one device runs over layers, connected layers, batch size and prompt length, with the outputs",
+        "  `main`; all of its points are valid. `benchmarks/cases.py` and `benchmarks/systems.py` have every number.",
         "* The target of the peak memory is the result, a quarter of it, and 300 MB, in which the interpreter and all",
         "  imported packages are included.",
         "",

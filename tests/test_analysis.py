@@ -84,12 +84,13 @@ def check_best(ds: xr.Dataset, objective: str, over: list[str], where: xr.DataAr
     return infeasible
 
 
-@pytest.mark.parametrize("over", [["tp"], ["tp", "pp"], ["batch_size", "layers"], ["layers", "tp", "pp", "batch_size"]])
-@pytest.mark.parametrize("objective", ["tps", "ttft", "capacity", "prefill_bottleneck", "fits"])
-@pytest.mark.parametrize("higher", [False, True])
+@pytest.mark.parametrize("over", [["tp"], ["batch_size", "layers"], ["layers", "tp", "pp", "batch_size"]])
+@pytest.mark.parametrize(
+    ("objective", "higher"), [("tps", True), ("ttft", False), ("capacity", True), ("prefill_bottleneck", False)]
+)
 def test_best_of_a_sweep_is_what_a_loop_finds(ds: xr.Dataset, over: list[str], objective: str, higher: bool):
-    check_best(ds, objective, over, None, higher)
     check_best(ds, objective, over, ds.fits & (ds.ttft < 0.1), higher)
+    check_best(ds[["valid", objective]], objective, over, None, higher)
 
 
 def test_some_groups_of_the_sweep_have_no_optimum(ds: xr.Dataset):
@@ -123,7 +124,7 @@ def tables(draw: st.DrawFn) -> tuple[xr.Dataset, list[str], xr.DataArray]:
 
 
 @given(tables(), st.booleans())
-@settings(max_examples=200)
+@settings(max_examples=120)
 def test_best_finds_the_first_of_the_best(case: tuple[xr.Dataset, list[str], xr.DataArray], higher: bool):
     table, over, where = case
     got = best(table, "y", over=over, where=where, maximize=higher)
@@ -349,7 +350,7 @@ def test_front_is_what_comparing_all_pairs_gives(data: st.DataObject, columns: i
 @pytest.mark.parametrize("columns", [1, 2, 3, 4])
 @pytest.mark.parametrize("kind", ["uniform", "simplex", "few values"])
 def test_front_of_many_points(columns: int, kind: str):
-    keys = np.random.default_rng(columns).random((50_000 if kind == "uniform" else 3_000, columns))
+    keys = np.random.default_rng(columns).random((40_000 if kind == "uniform" else 1_000, columns))
     if kind == "simplex":
         keys /= keys.sum(axis=1, keepdims=True)
     if kind == "few values":
@@ -367,7 +368,7 @@ def test_front_of_many_points(columns: int, kind: str):
 
 
 @given(st.data(), st.integers(1, 3))
-@settings(max_examples=100)
+@settings(max_examples=60)
 def test_table_and_mask_agree_with_all_pairs(data: st.DataObject, count: int):
     shape = (data.draw(st.integers(1, 4)), data.draw(st.integers(1, 5)))
     kinds = [data.draw(st.sampled_from(["f8", "f4", "i1", "u1", "?"])) for _ in range(count)]
@@ -405,15 +406,11 @@ def test_front_of_a_sweep(ds: xr.Dataset):
     got = pareto(ds, minimize=["ttft"], maximize=["tps"], where=ds.fits)
     everything = ds.stack(point=("layers", "tp", "pp", "batch_size"))
     usable = everything.where(everything.fits, drop=True)
+    points = list(zip(usable.ttft.values.tolist(), usable.tps.values.tolist(), strict=True))
     wanted = [
         at
-        for at in range(usable.sizes["point"])
-        if not any(
-            usable.ttft[other] <= usable.ttft[at]
-            and usable.tps[other] >= usable.tps[at]
-            and (usable.ttft[other] < usable.ttft[at] or usable.tps[other] > usable.tps[at])
-            for other in range(usable.sizes["point"])
-        )
+        for at, (ttft, tps) in enumerate(points)
+        if not any(sooner <= ttft and more >= tps and (sooner < ttft or more > tps) for sooner, more in points)
     ]
     front = usable.isel(point=wanted).sortby("ttft")
     assert got.sizes["point"] == len(wanted) == 8

@@ -1,9 +1,9 @@
 """All-to-alls of routed experts, counted token by token once per unique shape."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from threading import Lock
 
 import numpy as np
@@ -37,10 +37,6 @@ class Dispatch:
     keys: Array
     rows: Array
     tables: list[dn.Tables]
-
-
-Load = tuple[int, int, int]
-"""Phase (0 where the rows of a routing do not depend on it), micro-batch and query length."""
 
 
 @dataclass(frozen=True)
@@ -103,25 +99,26 @@ def count_dispatches(
         return Dispatch(np.empty(0, np.int64), np.empty(0, np.int64), [])
     keys = shape_keys(columns, plans.number, table, "dispatch_group", kernels.DISPATCHED_TOKENS)
     shapes = list(groups)
-    parts = [part.tolist() for part in kernels.split_keys(keys)]
-    wanted: list[dict[Load, None]] = [{} for _ in shapes]
-    loads: list[tuple[int, Load | None]] = []
-    for group, phase, micro_batch, query in zip(*parts, strict=True):
-        routing = shapes[group].routing
-        if micro_batch * query > routing.recorded(phase):
-            loads.append((group, None))
-        else:
-            load = (phase if routing.trace is not None else 0, micro_batch, query)
-            wanted[group][load] = None
-            loads.append((group, load))
     known = [_known(shape) for shape in shapes]
+    of_group, phases, micro_batches, queries = kernels.split_keys(keys)
+    row_of = np.full(keys.size, -1)
+    first = 0
+    tables = []
     with ThreadPoolExecutor(available_cores()) as pool:
-        for one, needed in zip(known, wanted, strict=True):
-            one.count(needed, pool)
-    tables = [one.tables for one in known if one.tables is not None]
-    first = np.cumsum([0, *(0 if one.tables is None else len(one.tables.rows) for one in known)])
-    row_of = [-1 if load is None else int(first[group]) + known[group].rows[load] for group, load in loads]
-    return Dispatch(keys, np.array(row_of, np.int64), tables)
+        for group, (shape, one) in enumerate(zip(shapes, known, strict=True)):
+            mine = np.flatnonzero(of_group == group)
+            phase = phases[mine]
+            recorded = np.where(phase == 0, shape.routing.recorded(0), shape.routing.recorded(1))
+            mine = mine[micro_batches[mine] * queries[mine] <= recorded]
+            if mine.size:
+                # rows of a routing that is no trace do not depend on the phase
+                phase = phases[mine] if shape.routing.trace is not None else 0
+                loads = kernels.load_key(0, phase, micro_batches[mine], queries[mine])
+                rows_of, counted = one.count(loads, pool)
+                row_of[mine] = first + rows_of
+                tables.append(counted)
+                first += len(counted.rows)
+    return Dispatch(keys, row_of, tables)
 
 
 class Known:
@@ -130,17 +127,24 @@ class Known:
     def __init__(self, shape: Shape) -> None:
         self._shape = shape
         self._lock = Lock()
-        self.rows: dict[Load, int] = {}
-        self.tables: dn.Tables | None = None
+        self._loads = np.empty(0, np.int64)
+        self._rows = np.empty(0, np.int64)
+        self._tables: dn.Tables | None = None
 
-    def count(self, loads: Iterable[Load], pool: ThreadPoolExecutor) -> None:
-        """Count the loads that have not been counted yet."""
+    def count(self, loads: Array, pool: ThreadPoolExecutor) -> tuple[Array, dn.Tables]:
+        """Count the loads that have not been counted yet; returns the rows of all, and the tables that have them."""
         with self._lock:
-            missing = [load for load in loads if load not in self.rows]
-            if missing:
-                made = list(pool.map(lambda load: _count(self._shape, *load), missing))
-                self.tables = dn.join(made if self.tables is None else [self.tables, *made])
-                self.rows = {**self.rows, **{load: len(self.rows) + i for i, load in enumerate(missing)}}
+            missing = np.setdiff1d(loads, self._loads)
+            if missing.size:
+                _, *parts = kernels.split_keys(missing)
+                made = pool.map(partial(_count, self._shape), *(part.tolist() for part in parts))
+                self._tables = dn.join([*([self._tables] if self._tables else []), *made])
+                self._rows = np.concatenate([self._rows, self._loads.size + np.arange(missing.size)])
+                self._loads = np.concatenate([self._loads, missing])
+                order = np.argsort(self._loads)
+                self._loads, self._rows = self._loads[order], self._rows[order]
+            assert self._tables is not None
+            return self._rows[np.searchsorted(self._loads, loads)], self._tables
 
 
 @lru_cache(maxsize=1024)

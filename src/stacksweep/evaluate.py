@@ -8,7 +8,7 @@ from math import prod
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Lock
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import xarray as xr
@@ -23,7 +23,7 @@ from stacksweep.kernels.outputs import OUTPUTS
 from stacksweep.kernels.validity import BUFFERING_LIMITED, DOES_NOT_FIT, VALID
 from stacksweep.parameters import BY_NAME, ParameterError
 from stacksweep.profiles import load_chip, load_memory, load_model, load_noc
-from stacksweep.results import COLLECTIVE, Result, select
+from stacksweep.results import COLLECTIVE, Result, Stage, select
 from stacksweep.routing import load_routing
 from stacksweep.space import Space
 
@@ -35,17 +35,7 @@ LOADERS: Mapping[str, Callable[[Any], Any]] = {
     "routing": load_routing,
 }
 
-STAGES = (
-    "footprint",
-    "prefill",
-    "prefill details",
-    "first_decode",
-    "first_decode details",
-    "decode",
-    "decode details",
-    "experts",
-    "energy",
-)
+STAGES = get_args(Stage)[1:]
 """Parts of the model in the order of the kernel's `needs`."""
 
 Progress = Callable[[int, int], None]

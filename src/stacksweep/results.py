@@ -26,6 +26,7 @@ Stage = Literal[
     "experts",
     "energy",
 ]
+"""Parts of the model, in the order of the kernel's `needs`; `machine` is always there."""
 
 
 @dataclass(frozen=True)

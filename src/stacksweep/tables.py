@@ -199,5 +199,11 @@ class RowBuffer:
         """
         table = self._rows[: shape[0] * shape[1]].reshape(shape)
         for name, column in self._varying.items():
-            table[name] = column.values[tuple(index[dim] for dim in column.dims)]
+            where = tuple(index[dim] for dim in column.dims)
+            if len(where) == 1 and where[0].size == where[0].flat[-1] - where[0].flat[0] + 1:
+                # a stretch of the column: a view is cheaper than a selection
+                stretch = column.values[where[0].flat[0] : where[0].flat[-1] + 1]
+                table[name] = stretch.reshape(where[0].shape)
+            else:
+                table[name] = column.values[where]
         return table

@@ -7,12 +7,17 @@ from typing import Any
 import pandas as pd
 from hypothesis import strategies as st
 
+import stacksweep as ss
 from reference import evaluate
+from reference.chip import chip_of
 from reference.golden import arguments, differences
+from reference.memory import memory_of
 from reference.model import model_of
 from reference.network import Noc
-from reference.system import Plan, invalid_reason
+from reference.system import Plan, Point, invalid_reason, prepare
+from stacksweep.estimate import Stage
 from stacksweep.kernels.rows import COLLECTIVES
+from stacksweep.kernels.validity import WARNINGS
 from strategies import ODD_HERTZ, WIDTHS, chips, keywords, memories, models, wrong
 
 System = dict[str, Any]
@@ -49,6 +54,26 @@ def reference_of(system: System) -> dict[str, Any]:
     """What the plain reference says of a system."""
     known = {name: value for name, value in system.items() if name not in ("noc", "link_model")}
     return evaluate(**known, network=network_of(system))
+
+
+def prepared(system: System) -> Point:
+    """A system that can be, as the reference prices it."""
+    return prepare(
+        model_of(system["model"]),
+        chip_of(system["chip"]),
+        system["precision"],
+        memory_of(system["memory"]),
+        Plan(**system["plan"]),
+        system["batch_size"],
+        system["input_seq_len"],
+        system["output_seq_len"],
+        system["frequency_hz"],
+        system.get("overlap", "stage-roofline"),
+        system.get("comm_overlap", "none"),
+        system.get("routing", "balanced"),
+        system.get("include_lm_head", False),
+        network_of(system),
+    )
 
 
 def arguments_of(system: System) -> dict[str, Any]:
@@ -91,6 +116,29 @@ def system_differences(got: dict[str, Any], expected: dict[str, Any]) -> dict[st
         for prefix in PASSES:
             found |= comm_differences(got, expected[f"{prefix}_comm"], prefix)
     return found
+
+
+def values_of(report: ss.Estimate) -> dict[str, Any]:
+    """A report under the names of a sweep's results, as `point_values` gives them."""
+    flat = {name: value for name, value in vars(report).items() if isinstance(value, float | bool)}
+    for prefix in PASSES:
+        phase = getattr(report, prefix)
+        flat |= {f"{prefix}_{name}": getattr(phase, name) for name in ("period", "transfer", "bottleneck")}
+        flat |= {f"{prefix}_{name}": value for name, value in vars(phase.stage).items() if name != "collectives"}
+        flat[f"{prefix}_collective_time"] = [phase.stage.collectives[name] for name in COLLECTIVES]
+        for name in ("imbalance", "pairs", "active_experts"):
+            flat[f"{prefix}_{name}"] = math.nan if phase.experts is None else getattr(phase.experts, name)
+    flat["prefill_latency"], flat["first_decode_latency"] = report.prefill.seconds, report.first_decode.seconds
+    flat["decode_time"] = report.decode.seconds
+    flat["warnings"] = {name for name, words in WARNINGS.items() if words in report.warnings}
+    assert len(flat["warnings"]) == len(report.warnings)
+    return flat | {"valid": True, "reason": "valid"}
+
+
+def same(one: Stage, other: Stage) -> bool:
+    """Whether two reports of a stage are equal, NaN to NaN."""
+    pairs = [(getattr(one, name), getattr(other, name)) for name in vars(one)]
+    return all(a == b or (a != a and b != b) for a, b in pairs)
 
 
 # --- networks --------------------------------------------------------------------------------------------------------
