@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 from hypothesis import strategies as st
 
-from reference.golden import TOLERANCE, agrees
+from reference.golden import agrees
 from stacksweep.kernels.validity import REASONS, WARNINGS
 
 Case = dict[str, Any]
@@ -221,17 +221,3 @@ def bitwise_equal(one: xr.Dataset, other: xr.Dataset) -> bool:
         and np.array_equal(one[name].values, other[name].values, equal_nan=one[name].dtype.kind == "f")
         for name in one.data_vars
     )
-
-
-__all__ = [
-    "TOLERANCE",
-    "Case",
-    "bitwise_equal",
-    "cases",
-    "chips",
-    "keywords",
-    "memories",
-    "models",
-    "point_values",
-    "wrong",
-]

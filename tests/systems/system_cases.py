@@ -293,16 +293,18 @@ def reason_of(
 def valid_plans(
     draw: st.DrawFn, model: dict[str, Any], prompt: int, most: int = 24, several: str = ""
 ) -> dict[str, Any]:
-    """A plan of at most so many devices that can be, sizes in a random order of preference; `several` is above 1."""
+    """A plan of at most so many devices that can be, sizes in a random order of preference; `several` is above 1 if it can."""
     plan: dict[str, Any] = dict.fromkeys(PARALLEL, 1)
     plan["moe_tp_mode"] = draw(st.sampled_from(["replace", "keep"]))
     for name in sorted(draw(st.permutations(PARALLEL)), key=lambda name: name != several):
         room = most // math.prod(plan[size] for size in PARALLEL)
         sizes = [
             size
-            for size in range(1 + (name == several), min(room, 12) + 1)
+            for size in range(1, min(room, 12) + 1)
             if reason_of(model, plan | {name: size}, input_seq_len=prompt) is None
         ]
+        if name == several and len(sizes) > 1:
+            sizes = sizes[1:]
         # grids have even sides
         plan[name] = draw(st.sampled_from(sizes + [size for size in sizes if size % 2 == 0]))
     return plan

@@ -223,8 +223,6 @@ def memory_bound(work, steps, wave, first, last, bytes_per_cycle, whole):
         if bound <= end and opened == 0.0:
             opened = bound
         x = end + 1.0
-    if slope < 0.0 and opened == 0.0 and stop < capped:
-        opened = stop + 1.0
     if opened > 0.0:
         end = capped if slope < 0.0 else stop
         count += end - opened + 1.0
