@@ -54,10 +54,14 @@ class Commands(TyperGroup):
         except KeyboardInterrupt:
             raise _leave("interrupted; nothing was written", INTERRUPTED) from None
         except BrokenPipeError:
-            # nobody reads any more; whatever is still buffered must not be tried again at the end
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            # nobody reads any more
+            _drop_output()
             raise typer.Exit(BROKEN_PIPE) from None
         except OSError as error:
+            try:
+                sys.stdout.flush()
+            except OSError:
+                _drop_output()
             words = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
             raise _leave(f"error: {words}", WRONG_INPUT) from None
         except MemoryError as error:
@@ -67,6 +71,11 @@ class Commands(TyperGroup):
             if type(error).__module__.partition(".")[0] not in ("stacksweep", "deepstack_noc"):
                 raise
             raise _leave(f"error: {error}", WRONG_INPUT) from None
+
+
+def _drop_output() -> None:
+    """Let go of what is still buffered for stdout: it must not be tried again at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _leave(words: str, status: int) -> typer.Exit:

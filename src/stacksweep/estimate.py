@@ -13,6 +13,7 @@ from stacksweep.blocks import Problem
 from stacksweep.evaluate import dataset, price, problem_of
 from stacksweep.kernels.rows import KINDS, STAGE_INDEX
 from stacksweep.kernels.validity import REASONS, WARNINGS
+from stacksweep.network import FREE
 from stacksweep.parameters import PARALLEL, PARAMETERS, ParameterError, parameter
 from stacksweep.plan import all_stages
 from stacksweep.results import Result, select
@@ -251,15 +252,16 @@ def _stage_reports(grid: Space, problem: Problem, results: Sequence[Result]) -> 
     """Price each stage of the pipeline as if it were the only one."""
     spec = grid.columns["model"].choices[0]
     plan = problem.fixed[2].copy()
-    plan["stages_start"], plan["stages_stop"] = 0, 2
+    # without its transfer, from which its seconds could not be told when it is slow
+    plan["stages_start"], plan["stages_stop"], plan["transfer"] = 0, 2, FREE
     for stage in all_stages(spec, int(plan["pp"][0])):
         single = replace(problem, fixed=(*problem.fixed[:2], plan, np.stack([stage, stage]), *problem.fixed[4:]))
         point = dataset(grid, results, price(single, results, np.dtype("float64")), {})
         yield StageReport(
             int(stage[STAGE_INDEX]),
             int(stage[:KINDS].sum()),
-            (point.prefill_period - point.prefill_transfer).item(),
-            (point.first_decode_period - point.first_decode_transfer).item(),
+            point.prefill_period.item(),
+            point.first_decode_period.item(),
             _stage(point, "prefill"),
             _stage(point, "first_decode"),
         )

@@ -293,7 +293,7 @@ def reason_of(
 def valid_plans(
     draw: st.DrawFn, model: dict[str, Any], prompt: int, most: int = 24, several: str = ""
 ) -> dict[str, Any]:
-    """A plan of at most so many devices that can be, sizes in a random order of preference; `several` is above 1 if it can."""
+    """A plan of at most so many devices, sizes in a random order of preference; `several` is above 1 if it can be."""
     plan: dict[str, Any] = dict.fromkeys(PARALLEL, 1)
     plan["moe_tp_mode"] = draw(st.sampled_from(["replace", "keep"]))
     for name in sorted(draw(st.permutations(PARALLEL)), key=lambda name: name != several):
