@@ -1,5 +1,6 @@
 """Plans, networks and their rates as axes: listed, filled, refused, and mixed with everything else."""
 
+import json
 import math
 import os
 import re
@@ -24,6 +25,7 @@ from system_cases import (
 )
 
 import stacksweep as ss
+from reference.network import Noc, links
 from stacksweep import blocks
 from strategies import bitwise_equal, models, point_values
 
@@ -414,6 +416,24 @@ def test_link_models_as_an_axis():
         expected = reference_of(system | {"link_model": link_model})
         assert system_differences(point_values(ds, link_model=number), expected) == {}
     assert ds.prefill_transfer[0] != ds.prefill_transfer[1]
+
+
+def test_links_that_go_free_are_told():
+    noc = torus_of_meshes()
+    topology = Noc(noc).topology
+    pairs = [(a, b) for a in range(topology.devices) for b in range(topology.devices) if a != b]
+    charged = [link.charged for a, b in pairs for link in links(topology, a, b)]
+    share = 1 - sum(charged) / len(charged)
+    assert share > 0.1
+    given = arguments_of(plain_system(DENSE, {"tp": 4, "dp": 4, "pp": 2}, noc=noc))
+    for link_model in ("deepstack", ["physical", "deepstack"]):
+        ds = ss.sweep(**given | {"link_model": link_model, "noc": [noc, switch_profile(32)]})
+        told = [entry["uncharged_share"] for entry in json.loads(ds.attrs["profiles"])["noc"]]
+        np.testing.assert_allclose(told, [share, 0.0], rtol=1e-12)
+    ds = ss.sweep(**given | {"link_model": "physical"})
+    assert "uncharged_share" not in json.loads(ds.attrs["profiles"])["noc"][0]
+    np.testing.assert_allclose(ss.estimate(**given).uncharged_share, share, rtol=1e-12)
+    assert ss.estimate(**given | {"link_model": "physical"}).uncharged_share == 0.0
 
 
 def unroutable() -> dict[str, Any]:
