@@ -99,7 +99,9 @@ class Layout:
         names = list(self.sizes)
         flat = np.arange(along.start, along.stop)
         offsets = np.zeros(len(along), np.int64)
-        index = dict(zip(dims, np.unravel_index(flat, [self.sizes[dim] for dim in dims]), strict=True)) if dims else {}
+        index = {dims[0]: flat} if len(dims) == 1 else {}
+        if len(dims) > 1:
+            index = dict(zip(dims, np.unravel_index(flat, [self.sizes[dim] for dim in dims]), strict=True))
         for dim, where in index.items():
             offsets += where * prod(self.sizes[later] for later in names[names.index(dim) + 1 :])
         return index, offsets

@@ -94,23 +94,28 @@ def number(*columns: Column) -> tuple[Column, list[Array]]:
     Returns
     -------
     numbers : Column
-        Over the dimensions of all columns together.
+        Over the dimensions of all columns together, but for those that have only one choice.
     different : list of array
         For each column its values in the combinations, by number.
     """
-    dims = all_dims(*columns)
+    varying = [column for column in columns if column.dims and len(column.choices) != 1]
+    dims = all_dims(*varying)
     code: Any = np.zeros((), np.int64)
     room = 1
-    for column in columns:
-        if column.dims:
-            codes, count = _codes(column.values)
-            if room * count >= 2**62:
-                code = pd.factorize(np.ravel(code))[0].reshape(np.shape(code))
-                room = int(code.max()) + 1
-            room *= count
-            code = code * count + aligned(Column(column.dims, codes), dims)
+    for column in varying:
+        codes, count = _codes(column.values)
+        if room * count >= 2**62:
+            code = pd.factorize(np.ravel(code))[0].reshape(np.shape(code))
+            room = int(code.max()) + 1
+        room *= count
+        code = code * count + aligned(Column(column.dims, codes), dims)
     codes, kept = pd.factorize(np.ravel(code))
     first = np.empty(len(kept), np.int64)
     first[codes[::-1]] = np.arange(codes.size)[::-1]
-    spread = [np.broadcast_to(aligned(column, dims), np.shape(code)).ravel()[first] for column in columns]
+    spread = [
+        np.broadcast_to(aligned(column, dims), np.shape(code)).ravel()[first]
+        if any(column is one for one in varying)
+        else np.full(len(kept), column.values.flat[0])
+        for column in columns
+    ]
     return Column(dims, codes.reshape(np.shape(code))), spread

@@ -26,6 +26,7 @@ from stacksweep.profiles import load_chip, load_memory, load_model, load_noc
 from stacksweep.results import COLLECTIVE, Result, Stage, select
 from stacksweep.routing import load_routing
 from stacksweep.space import Space
+from stacksweep.threads import cores
 
 LOADERS: Mapping[str, Callable[[Any], Any]] = {
     "model": load_model,
@@ -234,13 +235,6 @@ def price(problem: Problem, results: Sequence[Result], dtype: np.dtype[Any], pro
     return raw
 
 
-def cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 class Done:
     """Counts points that are done, on behalf of a progress report."""
 
@@ -286,7 +280,9 @@ def dataset(grid: Space, results: Sequence[Result], raw: Raw, attributes: Mappin
         else:
             values = flags[result.name]()
         variables[result.name] = (dims, values.reshape(shape), result.attributes)
-    return xr.Dataset(variables, coordinates, dict(attributes))
+    # fast path: xarray would look for dates among many words
+    named = {name: xr.Variable(*coordinate, fastpath=True) for name, coordinate in coordinates.items()}
+    return xr.Dataset(variables, named, dict(attributes))
 
 
 def call_attributes(grid: Space, outputs: str | Sequence[str], dtype: str) -> dict[str, str]:

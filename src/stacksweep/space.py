@@ -16,6 +16,7 @@ from stacksweep.columns import Array, Column
 from stacksweep.parameters import BY_NAME, PARAMETERS, Parameter, ParameterError, parameter
 from stacksweep.results import BY_NAME as RESULTS_BY_NAME
 from stacksweep.results import COLLECTIVE
+from stacksweep.threads import each
 
 POINT = "point"
 """Dimension of unordered points."""
@@ -90,12 +91,10 @@ def build(arguments: Mapping[str, Any], points: Any = None, loaders: Mapping[str
     coordinates = dict(carried)
     for dims, values, _ in carried.values():
         sizes.update(zip(dims, np.shape(values), strict=True))
-    for name, value in given.items():
-        if name in fills:
-            continue
-        known = BY_NAME[name]
-        dims, values, extra = _dims_and_values(known, value)
-        column = _column(known, dims, values, loaders)
+    read = {name: _dims_and_values(BY_NAME[name], value) for name, value in given.items() if name not in fills}
+    largest = max((np.size(values) for _, values, _ in read.values() if isinstance(values, np.ndarray)), default=1)
+    checked = each(lambda name: _column(BY_NAME[name], *read[name][:2], loaders), list(read), largest)
+    for (name, (_, _, extra)), column in zip(read.items(), checked, strict=True):
         _merge_sizes(name, column, sizes)
         for label, coordinate in extra.items():
             _check_label(name, label, coordinate[1])
@@ -105,10 +104,10 @@ def build(arguments: Mapping[str, Any], points: Any = None, loaders: Mapping[str
         if known.name not in columns and known.name not in fills and known.default is not None:
             columns[known.name] = _column(known, (), known.default, loaders)
     _check_dimension_names(sizes, columns)
-    for name, column in columns.items():
+    labels = each(lambda name: _labels(BY_NAME[name], columns[name]), list(columns), largest)
+    for (name, column), values in zip(columns.items(), labels, strict=True):
         known = BY_NAME[name]
-        attributes = {"units": known.units, "long_name": known.words}
-        own = (column.dims, _labels(known, column), attributes)
+        own = (column.dims, values, {"units": known.units, "long_name": known.words})
         _merge_coordinate(name, known.coordinate, own, coordinates)
         coordinates[known.coordinate] = own
     for label in coordinates.keys() & {known.coordinate for known in PARAMETERS}:

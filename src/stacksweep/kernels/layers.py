@@ -29,26 +29,22 @@ def kv_heads_of_device(model, plan):
 
 
 @kernel
-def attention_steps(model, chip, plan, load, sliding, out):
+def attention_steps(model, chip, plan, load, sliding):
     """
-    Fill the cycles of attention in a decode step, without the issue factor, into a row of `rows.WORK`.
+    Cycles of attention in a decode step, without the issue factor.
 
-    Returns the cycles that do not depend on the attended tokens.
+    Returns what does not depend on the attended tokens, then `per_blen`, `per_vlen`, `per_vlen_and_sink` and `per_mlen`
+    of `rows.WORK`.
     """
     b = sequences(plan, load)
     heads = model.heads / plan.tp
-    out.blen, out.vlen, out.mlen = chip.blen, chip.vlen, chip.mlen
-    out.per_blen = out.per_vlen = out.per_vlen_and_sink = 0.0
     if not sliding:
         kv_heads = kv_heads_of_device(model, plan)
-        out.per_mlen = cycles.flash_decode_tile(chip, heads, kv_heads, model.head_dim) * kv_heads * b
-        return 0.0
+        per_mlen = cycles.flash_decode_tile(chip, heads, kv_heads, model.head_dim) * kv_heads * b
+        return 0.0, 0.0, 0.0, 0.0, per_mlen
     depth = up(model.head_dim, chip.blen)
-    out.per_blen = b * heads * chip.m_mv
-    out.per_vlen = b * heads
-    out.per_vlen_and_sink = b * cycles.softmax(chip)
-    out.per_mlen = b * heads * depth * chip.m_mv
-    return b * heads * (4.0 + chip.h_prefetch_m) * (1.0 + depth)
+    base = b * heads * (4.0 + chip.h_prefetch_m) * (1.0 + depth)
+    return base, b * heads * chip.m_mv, b * heads, b * cycles.softmax(chip), b * heads * depth * chip.m_mv
 
 
 @kernel
@@ -63,7 +59,8 @@ def layer_work(model, chip, plan, load, sliding, moe, prefill_experts, decode_ex
     ffn = up(model.intermediate_size, plan.tp)
     width = up(model.expert_width, plan.moe_tp)
 
-    # cycles; activations spill once in each norm, projection and residual of the prefill
+    # all is worked out before anything is stored: for all that the compiler knows a store changes what is read, and
+    # divisions are repeated; activations spill once in each norm, projection and residual of the prefill
     second_residual = model.moe_composition
     spill = cycles.spill(chip, h * t)
     attention_spill = spill * (2.0 + 1.0 / plan.tp)
@@ -74,9 +71,9 @@ def layer_work(model, chip, plan, load, sliding, moe, prefill_experts, decode_ex
         attention = cycles.sliding_prefill(chip, heads, d, s, model.window, b)
     else:
         attention = cycles.flash_prefill(chip, heads, kv_heads, d, s, load.input_seq_len, b)
-    out.prefill_cycles = shared + attention_spill + projection + attention + mlp
+    prefill_cycles = shared + attention_spill + projection + attention + mlp
 
-    base = attention_steps(model, chip, plan, load, sliding, out)
+    base, per_blen, per_vlen, per_vlen_and_sink, per_mlen = attention_steps(model, chip, plan, load, sliding)
     base += 2.0 * cycles.rms(chip, h, b) + (1.0 + second_residual) * cycles.residual(chip, h, b)
     base += cycles.projection(chip, h, model.heads, model.kv_heads, d, b) / plan.tp
 
@@ -85,7 +82,7 @@ def layer_work(model, chip, plan, load, sliding, moe, prefill_experts, decode_ex
     if moe:
         expert = 3.0 * h * width
         router = h * model.experts
-        out.prefill_cycles += cycles.moe_prefill(
+        prefill_cycles += cycles.moe_prefill(
             chip,
             h,
             width,
@@ -102,30 +99,35 @@ def layer_work(model, chip, plan, load, sliding, moe, prefill_experts, decode_ex
         decode_mlp = router + decode_experts.active * expert
         held_mlp = router + model.experts / plan.moe_ep * expert
     else:
-        out.prefill_cycles += cycles.feed_forward(chip, h, ffn, t)
+        prefill_cycles += cycles.feed_forward(chip, h, ffn, t)
         base += cycles.feed_forward(chip, h, ffn, b)
         prefill_mlp = decode_mlp = held_mlp = 3.0 * h * ffn
+
+    kv_cap = model.window if sliding else np.inf
+    kv_elements = 2.0 * b * kv_heads * d
+    rereads = up(s, chip.mlen)
+    held = min(up(load.input_seq_len + load.output_seq_len, plan.cp), kv_cap)
+    sites = 4.0 + second_residual
+    prefill_spill = sites * max(0.0, h * t - chip.sram) * load.activation_bytes
+
+    out.prefill_cycles = prefill_cycles
     out.decode_base = base * ISSUE_FACTOR
-    out.per_blen *= ISSUE_FACTOR
-    out.per_vlen *= ISSUE_FACTOR
-    out.per_vlen_and_sink *= ISSUE_FACTOR
-    out.per_mlen *= ISSUE_FACTOR
+    out.per_blen = per_blen * ISSUE_FACTOR
+    out.per_vlen = per_vlen * ISSUE_FACTOR
+    out.per_vlen_and_sink = per_vlen_and_sink * ISSUE_FACTOR
+    out.per_mlen = per_mlen * ISSUE_FACTOR
+    out.blen, out.vlen, out.mlen = chip.blen, chip.vlen, chip.mlen
     out.prefill_weights = (attention_weights + prefill_mlp) * load.weight_bytes
     out.decode_weights = (attention_weights + decode_mlp) * load.weight_bytes
     out.held_weights = (attention_weights + held_mlp) * load.weight_bytes
-
-    # KV cache and spilled activations
-    out.kv_cap = model.window if sliding else np.inf
-    out.kv_elements = 2.0 * b * kv_heads * d
+    out.kv_cap = kv_cap
+    out.kv_elements = kv_elements
     out.kv_width = load.kv_read_bytes
-    rereads = up(s, chip.mlen)
-    out.prefill_kv_read = rereads * out.kv_elements * min(load.input_seq_len, out.kv_cap) * load.kv_read_bytes
-    out.prefill_kv_write = out.kv_elements * s * load.kv_write_bytes
-    out.decode_kv_write = out.kv_elements * (1.0 / plan.cp) * load.kv_write_bytes
-    held = min(up(load.input_seq_len + load.output_seq_len, plan.cp), out.kv_cap)
-    out.held_kv = out.kv_elements * held * load.kv_write_bytes
-    sites = 4.0 + second_residual
-    out.prefill_spill = sites * max(0.0, h * t - chip.sram) * load.activation_bytes
+    out.prefill_kv_read = rereads * kv_elements * min(load.input_seq_len, kv_cap) * load.kv_read_bytes
+    out.prefill_kv_write = kv_elements * s * load.kv_write_bytes
+    out.decode_kv_write = kv_elements * (1.0 / plan.cp) * load.kv_write_bytes
+    out.held_kv = kv_elements * held * load.kv_write_bytes
+    out.prefill_spill = prefill_spill
 
 
 @kernel

@@ -154,8 +154,6 @@ def pipeline_sum(stages, start, stop, works, steps, items, machine, first, last,
     All times rise with x, so that a stage slower than another by what is certain at both ends of a range is slower all
     through it; ranges are halved until one stage is slower than all others.
     """
-    before, after = np.zeros(ITEMS), np.zeros(ITEMS)
-    stack = np.empty((128, 2))
     stack[0, 0], stack[0, 1] = first, last
     depth = 1
     total = 0.0
