@@ -14,6 +14,7 @@ import numpy as np
 import xarray as xr
 
 from deepstack_noc import Noc, uncharged_shares
+from deepstack_noc.tables import available_cores
 from stacksweep import moe, network, space, tables
 from stacksweep import plan as plans
 from stacksweep.blocks import Layout, Problem, Ranges, Raw, Worker
@@ -26,7 +27,6 @@ from stacksweep.profiles import load_chip, load_memory, load_model, load_noc
 from stacksweep.results import COLLECTIVE, Result, Stage, select
 from stacksweep.routing import load_routing
 from stacksweep.space import Space
-from stacksweep.threads import cores
 
 LOADERS: Mapping[str, Callable[[Any], Any]] = {
     "model": load_model,
@@ -219,7 +219,7 @@ def price(problem: Problem, results: Sequence[Result], dtype: np.dtype[Any], pro
         except Empty:
             pass
 
-    threads = min(cores(), len(blocks))
+    threads = min(available_cores(), len(blocks))
     if threads == 1:
         work()
         return raw
