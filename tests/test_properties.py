@@ -263,7 +263,7 @@ def test_cutting_into_blocks_changes_nothing(monkeypatch: pytest.MonkeyPatch, po
 def test_number_of_threads_changes_nothing(monkeypatch: pytest.MonkeyPatch, grid: xr.Dataset, threads: int):
     monkeypatch.setattr(blocks, "BLOCK_POINTS", 10)
     monkeypatch.setattr(blocks, "BLOCK_ROWS", 4)
-    monkeypatch.setattr(evaluate, "cores", lambda: threads)
+    monkeypatch.setattr(evaluate, "available_cores", lambda: threads)
     assert bitwise_equal(ss.sweep(**BASE, **AXES, outputs="all"), grid)
 
 
@@ -290,4 +290,4 @@ def test_an_error_in_a_block_ends_the_call(monkeypatch: pytest.MonkeyPatch):
 
     with pytest.raises(KeyboardInterrupt):
         ss.sweep(**BASE, **AXES, outputs="ttft", progress=stop)
-    assert len(calls) <= evaluate.cores()
+    assert len(calls) <= evaluate.available_cores()
