@@ -34,7 +34,7 @@ THREAD = 16384
 """Least number of points that a thread is started for."""
 
 
-@kernel
+@inlined
 def price_patterns(
     rows: IntArray,
     patterns: FloatArray,
@@ -43,8 +43,11 @@ def price_patterns(
     row: int,
     rates: FloatArray,
     prices: FloatArray,
+    start: int,
 ) -> None:
     """Price the patterns of a row at n sets of rates.
+
+    It becomes part of the function that calls it: passing arrays on would cost as much as the prices of one point.
 
     Parameters
     ----------
@@ -54,13 +57,15 @@ def price_patterns(
         Which row.
     rates : ndarray (12, n)
         See `RATES`.
-    prices : ndarray (patterns of the row or more, 3, n)
-        Written: hop time in s, link time in s/byte, energy in pJ/byte.
+    prices : ndarray (start + patterns of the row or more, 3, n)
+        Written from `start` on: hop time in s, link time in s/byte, energy in pJ/byte.
+    start : int
+        Where the first pattern of the row is written.
     """
     first, end = rows[row, 2], rows[row, 3]
     n = rates.shape[1]
     for pattern in range(first, end):
-        k = pattern - first
+        k = start + pattern - first
         for i in range(n):
             prices[k, 0, i] = 0.0
         for vector in range(vectors[pattern, 0], vectors[pattern, 1]):
@@ -162,11 +167,11 @@ def price_row(
 
 @inlined
 def price_point(
-    rows: IntArray, algorithms: IntArray, stages: IntArray, row: int, nbytes: int, prices: FloatArray
+    rows: IntArray, algorithms: IntArray, stages: IntArray, row: int, nbytes: int, prices: FloatArray, start: int
 ) -> tuple[float, float]:
     """Price one point of a row, as :func:`price_row` does for many.
 
-    It becomes part of the function that calls it: passing arrays on would cost as much as the price.
+    It becomes part of the function that calls it, as :func:`price_patterns` does.
 
     Parameters
     ----------
@@ -176,15 +181,16 @@ def price_point(
         Which row.
     nbytes : int
         Bytes of the collective.
-    prices : ndarray (all patterns, 3, 1)
-        From :func:`price_patterns` for the patterns of the row, each at its number in the tables.
+    prices : ndarray (start + patterns of the row or more, 3, 1)
+        From :func:`price_patterns`.
+    start : int
+        Where the first pattern of the row stands.
 
     Returns
     -------
     seconds, energy : float
         Hop and link time together, s; energy, pJ.
     """
-    base = rows[row, 2]
     sign = 1.0 - 2.0 * rows[row, 4]
     least, best, spent = np.inf, 0.0, 0.0
     for algorithm in range(rows[row, 0], rows[row, 1]):
@@ -194,7 +200,7 @@ def price_point(
             if stages[stage, 2] != 1:
                 sent = np.floor_divide(sent, stages[stage, 2])
             if sent > 0:
-                pattern, repeat = base + stages[stage, 0], stages[stage, 3]
+                pattern, repeat = start + stages[stage, 0], stages[stage, 3]
                 seconds += repeat * (prices[pattern, 0, 0] + sent * prices[pattern, 1, 0])
                 energy += repeat * sent * prices[pattern, 2, 0]
         # the first of those that differ by rounding alone
@@ -238,7 +244,7 @@ def price_points(
             for i in range(n):
                 now[rate, i] = values[k, at + i]
         if varying.size > 0 or at == start:
-            price_patterns(rows, patterns, vectors, hops, row, now, prices)
+            price_patterns(rows, patterns, vectors, hops, row, now, prices, 0)
         for i in range(n):
             sent[i] = nbytes[at + i]
         price_row(rows, algorithms, stages, row, n, sent, prices, work, costs, codes)

@@ -127,6 +127,7 @@ class Worker:
         self._fixed, self._layout, self._wanted, self._needs, self._raw = problem.fixed, layout, wanted, needs, raw
         shared, load, machine = map(len, next(layout.blocks()))
         network = problem.fixed[6]
+        most_patterns = max(network.rows[:, 3] - network.rows[:, 2], default=0)
         points = shared * load * machine
         self._loads = RowBuffer(rows.LOAD, problem.load, shared * load)
         self._machines = RowBuffer(rows.MACHINE_INPUT, problem.machine, shared * machine)
@@ -140,7 +141,7 @@ class Worker:
             np.empty(rows.KINDS, rows.STEPS),
             np.empty((shared * load, 2, rows.COMM_SLOTS, 2)),
             np.full((len(rows.RATE_FIELDS), 1), np.nan),
-            np.empty((len(network.patterns), 3, 1)),
+            np.empty(((rows.TRANSFER + 1) * most_patterns, 3, 1)),
         )
         self._real = np.empty(wanted.size * points)
         self._reasons = np.empty(points, np.uint8)

@@ -252,7 +252,7 @@ def test_one_point_from_compiled_code():
     rates = np.array([1e-6, 2e-6, 0, 1 / 4e11, 1 / 5e10, 1, 0, 0, 0, 1, 2, 3.0]).reshape(12, 1)
     prices, work = np.empty((table.rows[1, 3] - table.rows[1, 2], 3, 1)), np.empty((6, 3, 1))
     costs, codes, nbytes = np.empty((3, 1)), np.empty(1, np.int64), np.array([10**6])
-    cost.price_patterns(table.rows, table.patterns, table.vectors, table.hops, 1, rates, prices)
+    cost.price_patterns(table.rows, table.patterns, table.vectors, table.hops, 1, rates, prices, 0)
     cost.price_row(table.rows, table.algorithms, table.stages, 1, 1, nbytes, prices, work, costs, codes)
     given = {"l1_latency": 1e-6, "l2_latency": 2e-6, "l1_bandwidth": 4e11, "l2_bandwidth": 5e10}
     expected = dn.all_reduce("gpu_cluster_32", {"tp": 8, "dp": 4}, "tp", 10**6, **given)

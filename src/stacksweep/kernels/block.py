@@ -62,7 +62,7 @@ def price_block(tables, loads, machine_inputs, scratch, wanted, needs, results, 
     scratch : tuple of arrays
         Room for rows of `rows.MACHINE` (machine), reasons (loads), rows of `rows.EXPERTS` (loads, 2), `rows.WORK`
         (`rows.KINDS`), `rows.EXTRAS` (1), `rows.ITEM` (2, `rows.ITEMS`), `rows.STEPS` (`rows.KINDS`), prices of the
-        network (loads, 2, `rows.COMM_SLOTS`, 2), its rates (12, 1) and patterns (patterns, 3, 1). They come from
+        network (loads, 2, `rows.COMM_SLOTS`, 2), its rates and patterns (`comm.price_network`). They come from
         outside, since a record does not keep the array alive that it is a part of.
     wanted : int array, (rows,)
         Number of the output (`outputs.OUTPUTS`) that each row of `results` takes.

@@ -5,7 +5,7 @@ import numpy as np
 from deepstack_noc.cost import price_patterns, price_point
 from stacksweep.kernels._compile import kernel
 from stacksweep.kernels.cycles import up
-from stacksweep.kernels.experts import DISPATCHED_TOKENS, find_key
+from stacksweep.kernels.experts import DISPATCHED_TOKENS, find_key, place_of
 from stacksweep.kernels.layers import kv_heads_of_device, sequences
 from stacksweep.kernels.rows import (
     COMM_SLOTS,
@@ -108,14 +108,17 @@ def price_network(models, plans, loads, reasons, experts, tables, dispatch_keys,
     tables : deepstack_noc.Tables
     dispatch_keys, dispatch_rows : int arrays
         Sorted keys of counted dispatches and their rows of `tables`.
-    rates, prices : float arrays, (12, 1) and (patterns, 3, 1)
+    rates : float array, (12, 1)
+        Working memory.
+    prices : float array, (collectives, most patterns of a row of `tables`, 3, 1), flat but for the last two
         Working memory.
     comm : float array, (loads, 2, `rows.COMM_SLOTS`, 2)
         Filled with seconds and pJ of each collective by phase, and of all those of a dense and of a routed layer.
     """
     rows, algorithms, stages, patterns, vectors, hops = tables
-    priced = np.zeros(rows.shape[0], np.int64)
-    edition = 1  # a row of `priced` is 0 until its patterns are priced
+    # the row whose patterns stand priced at each collective's place
+    priced = np.full(TRANSFER + 1, NOTHING)
+    room = prices.shape[0] // priced.size
     for r in range(loads.size):
         load = loads[r]
         plan = plans[load.plan]
@@ -126,7 +129,8 @@ def price_network(models, plans, loads, reasons, experts, tables, dispatch_keys,
         if reasons[r] != VALID or plan.tp * plan.pp * plan.cp * plan.moe_tp * plan.moe_ep == 1.0:
             continue
         if read_rates(load, rates):
-            edition += 1
+            for slot in range(priced.size):
+                priced[slot] = NOTHING
         b = sequences(plan, load)
         for phase in range(2):
             query = up(load.input_seq_len, plan.cp) if phase == 0 else 1.0
@@ -136,13 +140,14 @@ def price_network(models, plans, loads, reasons, experts, tables, dispatch_keys,
                 if row == COUNTED:
                     micro_batch = int(up(load.batch_size, plan.pp))
                     key = find_key(plan.dispatch_group, phase, micro_batch, int(query))
-                    row = dispatch_rows[np.searchsorted(dispatch_keys, key)]
+                    row = dispatch_rows[place_of(dispatch_keys, key)]
                 if row == NOTHING:
                     continue
-                if priced[row] != edition:
-                    price_patterns(rows, patterns, vectors, hops, row, rates, prices[rows[row, 2] :])
-                    priced[row] = edition
-                seconds, energy = price_point(rows, algorithms, stages, row, nbytes, prices)
+                start = slot * room
+                if priced[slot] != row:
+                    price_patterns(rows, patterns, vectors, hops, row, rates, prices, start)
+                    priced[slot] = row
+                seconds, energy = price_point(rows, algorithms, stages, row, nbytes, prices, start)
                 comm[r, phase, slot, 0] = seconds
                 comm[r, phase, slot, 1] = energy
             for what in range(2):

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from deepstack_noc._jit import inlined
 from stacksweep.kernels._compile import kernel
 from stacksweep.kernels.cycles import down, up
 from stacksweep.kernels.validity import VALID
@@ -37,6 +38,18 @@ def split_keys(keys: Any) -> tuple[Any, Any, Any, Any]:
 
 
 find_key = kernel(load_key)
+
+
+@inlined
+def place_of(keys: Any, key: Any) -> Any:
+    """Place of a key among sorted keys that contain it; no branch depends on them, since none could be foreseen."""
+    place = 0
+    left = keys.size
+    while left > 1:
+        half = left // 2
+        place += half if keys[place + half] <= key else 0
+        left -= half
+    return place
 
 
 @kernel
@@ -118,7 +131,7 @@ def price_experts(models, chips, plans, loads, reasons, keys, counted, out):
             if expert_load(model, plan, load, chips[plan.chip].blen, query, row):
                 micro_batch = up(load.batch_size, plan.pp)
                 key = find_key(plan.routing_group, phase, int(micro_batch), int(query))
-                place = np.searchsorted(keys, key)
+                place = place_of(keys, key)
                 row.pairs = counted[place, 0]
                 row.active = counted[place, 1]
                 row.blocks = counted[place, 2]
