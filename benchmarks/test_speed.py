@@ -1,7 +1,7 @@
 """
 The main cases for pytest-benchmark, to compare two versions of the code.
 
-pytest benchmarks --benchmark-enable --benchmark-autosave, then pytest-benchmark compare
+pytest benchmarks -n 0 --benchmark-enable --benchmark-autosave, then pytest-benchmark compare
 """
 
 from typing import Any
