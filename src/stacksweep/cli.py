@@ -22,6 +22,7 @@ from stacksweep.documentation import default_of
 from stacksweep.kernels.validity import REASONS
 from stacksweep.parameters import BY_NAME, PARAMETERS, Parameter
 from stacksweep.spec import read_spec, value_of
+from stacksweep.understood import kind_rows, understood
 
 WRONG_INPUT = 2
 INTERRUPTED = 130
@@ -431,12 +432,14 @@ def models(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List the bundled models, or show one."""
+    """List the bundled models, or show what is understood of one.
+
+    Its layers by kind, parameters in all and of a token, bytes of KV cache and of state.
+    """
     if source is not None:
         spec = ss.load_model(source)
-        details = {**spec.to_dict(), "weight_elements": spec.weight_elements(), **_origin(spec)}
-        details.pop("provenance", None)
-        _print_json(details) if as_json else typer.echo(_lines(details))
+        details = {**understood(spec), **_origin(spec)}
+        _print_json(details) if as_json else typer.echo(_model_text(spec, details))
         return
     entries: list[dict[str, Any]] = [
         {
@@ -446,18 +449,37 @@ def models(
             "num_experts": spec.num_experts,
             "num_experts_per_tok": spec.experts_per_token,
             "weight_elements": spec.weight_elements(),
+            "active_elements": spec.active_elements(),
         }
         for spec in map(ss.load_model, ss.bundled_names("models"))
     ]
     if as_json:
         _print_json(entries)
         return
-    rows = [["model", "layers", "hidden size", "experts", "per token", "parameters (1e9)"]]
-    rows += [
-        [*(str(value) for value in list(entry.values())[:-1]), f"{entry['weight_elements'] / 1e9:.3f}"]
-        for entry in entries
-    ]
+    rows = [["model", "layers", "hidden size", "experts", "per token", "parameters (1e9)", "active (1e9)"]]
+    for entry in entries:
+        *sizes, weights, active = entry.values()
+        rows.append([*map(str, sizes), f"{weights / 1e9:.3f}", f"{active / 1e9:.3f}"])
     typer.echo(_table(rows, left=(0,)))
+
+
+def _model_text(spec: Any, details: Mapping[str, Any]) -> str:
+    """Lay out a model: sizes one below the other, and a table of its kinds of layer."""
+    tied = ", tied embeddings" if spec.tie_word_embeddings else ""
+    rows = [
+        ("parameters", f"{details['weight_elements'] / 1e9:,.3f}e9, of which a token takes"),
+        ("cache", f"{details['cache_bytes_per_token']:,} bytes per token in 16 bits"),
+        ("state", f"{details['state_bytes']:,} bytes per sequence in 32 bits"),
+    ]
+    rows[0] = (rows[0][0], f"{rows[0][1]} {details['active_elements'] / 1e9:,.3f}e9")
+    if details["window_cache_bytes"]:
+        beyond, window = details["cache_bytes_per_token_beyond_windows"], details["window_cache_bytes"]
+        rows[1] = ("cache", f"{rows[1][1]}; beyond all windows {beyond:,}, and {window:,} per sequence for the windows")
+    rows += [("source", details["source"]), ("path", details["path"]), ("sha256", details["sha256"])]
+    head = f"{spec.name} ({spec.model_type or 'no model_type'}): {spec.num_hidden_layers} layers, "
+    head += f"hidden size {spec.hidden_size:,}, vocabulary {spec.vocab_size:,}{tied}"
+    lines = "\n".join(f"{name:<10}  {words}" for name, words in rows if words is not None)
+    return f"{head}\n\n{_table(kind_rows(spec), left=(1, 2))}\n\n{lines}"
 
 
 @app.command()
@@ -509,18 +531,6 @@ def _number(value: float) -> str:
 
 def _value(value: Any) -> str:
     return f"{value:.10g}" if isinstance(value, float) else str(value)
-
-
-def _lines(details: Mapping[str, Any]) -> str:
-    """Lay out one entry below the other; of a list how often each value stands in it."""
-    width = max(map(len, details))
-    rows = []
-    for name, value in details.items():
-        words = value
-        if isinstance(value, list):
-            words = ", ".join(f"{value.count(one)} {one}" for one in dict.fromkeys(value))
-        rows.append(f"{name:<{width}}  {words}")
-    return "\n".join(rows)
 
 
 def _table(rows: Sequence[Sequence[Any]], left: Sequence[int]) -> str:

@@ -272,8 +272,8 @@ def explain(reason: str, point: xr.Dataset, grid: Space) -> str:
     spec = grid.columns["model"].choices[0]
     numbers = {str(name): point[name].item() for name in point.coords if name != "collective"}
     numbers |= {
-        "heads": spec.num_attention_heads,
-        "kv_heads": spec.num_key_value_heads,
+        "heads": " and ".join(map(str, spec.head_counts)),
+        "kv_heads": " and ".join(map(str, spec.kv_head_counts)),
         "model_layers": spec.num_hidden_layers,
         "experts": spec.num_experts,
         "devices": grid.columns["noc"].choices[0].devices if "noc" in grid.columns else 1,

@@ -23,6 +23,7 @@ from stacksweep.kernels import rows
 from stacksweep.kernels.outputs import OUTPUTS
 from stacksweep.kernels.validity import BUFFERING_LIMITED, DOES_NOT_FIT, VALID
 from stacksweep.parameters import BY_NAME, ParameterError
+from stacksweep.pricing import check_priced
 from stacksweep.profiles import load_chip, load_memory, load_model, load_noc
 from stacksweep.results import COLLECTIVE, Result, Stage, select
 from stacksweep.routing import load_routing
@@ -83,6 +84,7 @@ def problem_of(
     for name in ("model", "memory"):
         if name not in grid.columns:
             raise ParameterError(f"{name}: is missing, needs {BY_NAME[name].allowed}")
+    check_priced(grid.columns["model"].choices, grid.columns["chip"].choices)
     check_size(grid.sizes, results, dtype)
     grid, devices = plans.complete(grid)
     return grid, prepare(grid, devices)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import gcd
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from stacksweep.kernels import rows
 from stacksweep.kernels.validity import CODES, VALID
 from stacksweep.parameters import BY_NAME, PARALLEL, ParameterError
 from stacksweep.profiles import ModelSpec, load_chip, load_model, load_noc
+from stacksweep.profiles.layers import Attention, Layer
 from stacksweep.routing import Routing, load_routing
 from stacksweep.space import Space, build
 
@@ -146,11 +148,14 @@ def reasons(plans: Plans, models: Sequence[ModelSpec], routings: Sequence[Routin
     def of_model(values: Sequence[float]) -> Array:
         return np.array(values, np.float64)[plans.model]
 
-    heads = of_model([spec.num_attention_heads for spec in models])
-    kv_heads = of_model([spec.num_key_value_heads for spec in models])
+    # what divides the heads of all layers divides their greatest common divisor
+    heads = of_model([gcd(*spec.head_counts) for spec in models])
+    most = max(1, *(len(spec.kv_head_counts) for spec in models))
+    # one KV head goes with every tp
+    kv_heads = [of_model([(*spec.kv_head_counts, *(1,) * most)[i] for spec in models]) for i in range(most)]
     experts = of_model([max(spec.num_experts, 1) for spec in models])
     routed = of_model([any(spec.moe) for spec in models]) > 0.0
-    plain = of_model([not any(spec.moe) and not any(spec.sliding) for spec in models]) > 0.0
+    plain = of_model([all(map(_is_plain, spec.kinds)) for spec in models]) > 0.0
     misfit = np.array(
         [[not one.fits(spec.num_experts, spec.experts_per_token) for one in routings] for spec in models]
     )[plans.model, plans.routing]
@@ -162,7 +167,7 @@ def reasons(plans: Plans, models: Sequence[ModelSpec], routings: Sequence[Routin
         "fill": world == 0.0,
         "world_size": world != plans.devices,
         "tp_heads": heads % tp != 0.0,
-        "tp_kv_heads": np.where(tp <= kv_heads, kv_heads % tp, tp % kv_heads) != 0.0,
+        "tp_kv_heads": np.any([np.where(tp <= kv, kv % tp, tp % kv) != 0.0 for kv in kv_heads], axis=0),
         "pp_layers": plans.pp > of_model([spec.num_hidden_layers for spec in models]),
         "cp_model": (plans.cp > 1.0) & ~plain,
         "moe_ranks": routed & ~plans.keep & (ranks > experts) & (ranks % experts != 0.0),
@@ -171,6 +176,11 @@ def reasons(plans: Plans, models: Sequence[ModelSpec], routings: Sequence[Routin
         "routing_trace": routed & misfit,
     }
     return np.select(list(cases.values()), [CODES[name] for name in cases], VALID)
+
+
+def _is_plain(layer: Layer) -> bool:
+    """Whether a layer is a dense one with full attention, which context parallelism can split."""
+    return isinstance(layer.mixer, Attention) and layer.mixer.reach == "full" and layer.moe is None
 
 
 def plan_rows(plans: Plans, models: Sequence[ModelSpec], routings: Sequence[Routing], reason: Array) -> Array:

@@ -8,6 +8,7 @@ from stacksweep.columns import Array, Column, combine
 from stacksweep.kernels import rows
 from stacksweep.parameters import ParameterError
 from stacksweep.profiles import ChipProfile, MemoryProfile, ModelSpec
+from stacksweep.profiles.layers import Attention
 
 FORMS: Mapping[str, tuple[str, ...]] = {
     "composed peak": ("bytes_per_channel_transfer", "transfers_per_memory_clock", "memory_frequency_hz"),
@@ -48,20 +49,19 @@ RIVALS = {
 
 
 def model_rows(models: Sequence[ModelSpec]) -> Array:
-    """Rows of `rows.MODEL`, (models,)."""
+    """Rows of `rows.MODEL`, (models,), of models that `check_priced` lets through."""
     table = np.zeros(len(models), rows.MODEL)
     for row, model in zip(table, models, strict=True):
+        attention = next(layer.mixer for layer in model.kinds if isinstance(layer.mixer, Attention))
         row["hidden_size"] = model.hidden_size
-        row["heads"] = model.num_attention_heads
-        row["kv_heads"] = model.num_key_value_heads
-        row["head_dim"] = model.head_dim
+        row["heads"], row["kv_heads"] = attention.heads, attention.kv_heads
+        row["head_dim"] = attention.key_size
         row["layers"] = model.num_hidden_layers
-        row["intermediate_size"] = model.intermediate_size
-        row["expert_width"] = model.moe_intermediate_size
+        row["intermediate_size"] = next((layer.ffn.width for layer in model.kinds if layer.ffn), 0)
+        row["expert_width"] = model.experts.width if model.experts else 0
         row["vocab_size"] = model.vocab_size
-        row["experts"] = model.num_experts
-        row["top_k"] = model.experts_per_token
-        row["window"] = model.sliding_window
+        row["experts"], row["top_k"] = model.num_experts, model.experts_per_token
+        row["window"] = max(layer.window for layer in model.kinds)
         row["tied"] = model.tie_word_embeddings
         row["moe_composition"] = model.composition == "moe"
     return table

@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from stacksweep.profiles.base import ProfileError, shown
+from stacksweep.profiles.families import ARCHITECTURES, BY_TYPE, STANDARD, UNDERSTOOD
+from stacksweep.profiles.families.common import Family
 from stacksweep.profiles.source import Document
 
-UNDERSTOOD_TYPES = (
-    "gpt_oss",
-    "llama",
-    "mimo",
-    "minimax_m2",
-    "mistral",
-    "mixtral",
-    "qwen2",
-    "qwen3",
-    "qwen3_moe",
-    "qwen3_vl",
-    "qwen3_vl_moe",
-    "qwen3_vl_moe_text",
-    "qwen3_vl_text",
-)
-
-# What is not modelled -> the keys that announce it, unless they are null, false, zero or empty.
+# A structure -> the keys that announce it, unless they are null, false, zero or empty. A family models those that it
+# reads.
 _ANNOUNCED_BY: dict[str, tuple[str, ...]] = {
     "latent attention": ("kv_lora_rank", "q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim"),
-    "sparse attention": ("index_topk", "index_n_heads", "index_head_dim", "sparse_attention_config"),
+    "sparse attention": ("index_topk", "index_n_heads", "index_head_dim", "sparse_attention_config", "compress_ratios"),
+    "an indexer shared between layers": ("index_topk_freq", "index_topk_pattern", "indexer_types"),
     "linear attention": (
         "linear_num_value_heads",
         "linear_num_key_heads",
@@ -63,8 +52,14 @@ _ANNOUNCED_BY: dict[str, tuple[str, ...]] = {
     ),
     "dense layers of another width": ("intermediate_size_mlp", "dense_intermediate_size", "use_double_wide_mlp"),
     "global layers with their own head size": ("global_head_dim", "num_global_key_value_heads", "attention_k_eq_v"),
-    "sliding layers with their own heads": ("swa_head_dim", "swa_num_attention_heads", "swa_num_key_value_heads"),
-    "an output gate of the attention": ("attn_output_gate",),
+    "sliding layers with their own heads": (
+        "swa_head_dim",
+        "swa_v_head_dim",
+        "swa_num_attention_heads",
+        "swa_num_key_value_heads",
+        "attention_other_setting",
+    ),
+    "an output gate of the attention": ("attn_output_gate", "mla_use_output_gate"),
     "KV caches shared between layers": ("num_kv_shared_layers",),
     "embeddings of every layer": ("hidden_size_per_layer_input",),
     "cross-attention layers": ("cross_attention_layers", "add_cross_attention"),
@@ -79,7 +74,32 @@ _LAYER_WORDS = {
 }
 
 
-def refuse_unmodelled(document: Document, tables: Sequence[Mapping[str, Any]]) -> None:
+# What a key of a structure looks like. Only where no type vouches for a config, as types have many harmless keys.
+_STRUCTURAL = re.compile(r"^(num|n)_|_(dim|heads|layers|experts|pattern|rank|size|width)$")
+_HARMLESS = {
+    "chunk_size_feed_forward",
+    "encoder_no_repeat_ngram_size",
+    "ep_size",
+    "mtp_num_hidden_layers",
+    "mtp_transformer_layers",
+    "n_group",
+    "no_repeat_ngram_size",
+    "num_beam_groups",
+    "num_beams",
+    "num_labels",
+    "num_logits_to_keep",
+    "num_mtp_modules",
+    "num_nextn_predict_layers",
+    "num_return_sequences",
+    "rotary_dim",
+    "type_vocab_size",
+}
+_NONE: tuple[Any, ...] = (None, False, 0, "", [], {})
+
+
+def refuse_unmodelled(
+    document: Document, tables: Sequence[Mapping[str, Any]], family: Family, model_type: str | None
+) -> None:
     """Refuse a config that has what is not modelled.
 
     Parameters
@@ -88,6 +108,10 @@ def refuse_unmodelled(document: Document, tables: Sequence[Mapping[str, Any]]) -
         The config.
     tables : sequence of Mapping
         The config and, where it has one, its text config.
+    family : Family
+        How it is to be read.
+    model_type : str or None
+        Type of the text model, where there is one.
 
     Raises
     ------
@@ -96,30 +120,49 @@ def refuse_unmodelled(document: Document, tables: Sequence[Mapping[str, Any]]) -
     """
     found: dict[str, str] = {}
     for table in tables:
-        for words, evidence in _features(table):
+        for words, evidence in _features(table, family):
             found.setdefault(words, evidence)
     problems = [f"{words} ({evidence})" for words, evidence in found.items()]
+    if model_type is None:
+        problems += _unvouched(tables[0])
     for table in tables:
-        model_type = table.get("model_type")
-        if isinstance(model_type, str) and model_type not in UNDERSTOOD_TYPES:
-            problems.append(f"model_type {model_type!r} (understood: {', '.join(UNDERSTOOD_TYPES)})")
+        name = table.get("model_type")
+        if isinstance(name, str) and name not in BY_TYPE:
+            problems.append(f"model_type {name!r} (understood: {UNDERSTOOD})")
             break
     if problems:
         raise ProfileError(f"{document.label}: not modelled: {'; '.join(problems)}")
 
 
-def _features(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _features(config: Mapping[str, Any], family: Family) -> Iterator[tuple[str, str]]:
     for words, keys in _ANNOUNCED_BY.items():
         for key in keys:
             value = config.get(key)
-            if value not in (None, False, 0, "", [], {}):
-                yield words, key if isinstance(value, list | dict) else f"{key}={shown(value)}"
+            if key not in family.keys and value not in _NONE:
+                yield words, _evidence(key, value)
     layer_types = config.get("layer_types")
     for word in layer_types if isinstance(layer_types, list) else ():
-        if isinstance(word, str) and word not in ("full_attention", "sliding_attention"):
+        if isinstance(word, str) and word not in family.layer_words:
             yield _LAYER_WORDS.get(word, f"layers of type {word!r}"), f"layer_types has {word!r}"
     kinds = config.get("attn_type_list")
     if isinstance(kinds, list) and any(kind != 1 for kind in kinds):
         yield "linear attention", "attn_type_list"
-    if config.get("mlp_hidden_act") == "relu2":
+    if config.get("mlp_hidden_act") == "relu2" and "mlp_hidden_act" not in family.keys:
         yield "an MLP without gate", "mlp_hidden_act='relu2'"
+
+
+def _unvouched(config: Mapping[str, Any]) -> Iterator[str]:
+    """Find what is unknown in a config without type: its architecture, and keys that look like a structure."""
+    names = config.get("architectures")
+    for name in names if isinstance(names, list) else ():
+        if name not in ARCHITECTURES:
+            yield f"architecture {name!r} without model_type (understood: {UNDERSTOOD})"
+    announced = {key for keys in _ANNOUNCED_BY.values() for key in keys}
+    for key, value in config.items():
+        known = key in STANDARD.keys or key in announced or key in _HARMLESS
+        if not known and _STRUCTURAL.search(key) and value not in _NONE:
+            yield f"an unknown key in a config without model_type ({_evidence(key, value)})"
+
+
+def _evidence(key: str, value: Any) -> str:
+    return key if isinstance(value, list | dict) else f"{key}={shown(value)}"

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 from stacksweep.profiles.base import Provenance
+from stacksweep.profiles.layers import STATE_BYTES, Attention, Layer, Moe
 from stacksweep.profiles.source import read_document
 
 
@@ -21,84 +24,107 @@ class ModelSpec:
         Name of the model.
     model_type : str or None
         Type of the (text) model in its config.
-    hidden_size, num_attention_heads, num_key_value_heads, head_dim : int
-        Width of the model, query heads, KV heads and size of a head.
-    num_hidden_layers, intermediate_size, vocab_size : int
-        Layers, width of a dense MLP and size of the vocabulary.
+    composition : {"moe", "llama"}
+        Which parts a layer has beside mixer and MLP: ``moe`` with experts, a window or type gpt_oss, else ``llama``.
+    hidden_size, vocab_size : int
+        Width of the model and size of the vocabulary.
     tie_word_embeddings : bool
         Whether the LM head is the embedding.
-    num_experts, experts_per_token : int
-        Routed experts of a layer and how many a token takes; 0 without experts.
-    moe_intermediate_size : int
-        Width of one expert; `intermediate_size` without experts.
-    sliding_window : int
-        Tokens that a sliding layer attends to; 0 when no layer slides.
-    sliding, moe : tuple of bool
-        Layer by layer: whether its attention slides, whether its MLP is made of routed experts.
+    layers : tuple of Layer
+        All layers in their order.
+    config : Mapping
+        What of the config the layers were made from; not part of equality.
     provenance : Provenance
         File, hash and notes; not part of equality.
     """
 
     name: str
     model_type: str | None
+    composition: Literal["moe", "llama"]
     hidden_size: int
-    num_attention_heads: int
-    num_key_value_heads: int
-    head_dim: int
-    num_hidden_layers: int
-    intermediate_size: int
     vocab_size: int
     tie_word_embeddings: bool
-    num_experts: int
-    experts_per_token: int
-    moe_intermediate_size: int
-    sliding_window: int
-    sliding: tuple[bool, ...]
-    moe: tuple[bool, ...]
+    layers: tuple[Layer, ...]
+    config: Mapping[str, Any] = field(compare=False, repr=False)
     provenance: Provenance = field(compare=False)
 
+    @cached_property
+    def kinds(self) -> dict[Layer, int]:
+        """Different layers in the order of their first appearance, and how many there are of each."""
+        return dict(Counter(self.layers))
+
     @property
-    def composition(self) -> Literal["moe", "llama"]:
-        """Which parts a layer has: ``moe`` with experts, a sliding layer or type gpt_oss, else ``llama``."""
-        if self.num_experts or any(self.sliding) or self.model_type == "gpt_oss":
-            return "moe"
-        return "llama"
+    def num_hidden_layers(self) -> int:
+        """Number of layers."""
+        return len(self.layers)
+
+    @property
+    def sliding(self) -> tuple[bool, ...]:
+        """Layer by layer: whether its mixer attends to a window only."""
+        return tuple(layer.window > 0 for layer in self.layers)
+
+    @property
+    def moe(self) -> tuple[bool, ...]:
+        """Layer by layer: whether its MLP has routed experts."""
+        return tuple(layer.moe is not None for layer in self.layers)
+
+    @property
+    def head_counts(self) -> tuple[int, ...]:
+        """Numbers of heads that tensor parallelism divides, of all mixers that have heads."""
+        return tuple(dict.fromkeys(layer.mixer.heads for layer in self.kinds if layer.mixer))
+
+    @property
+    def kv_head_counts(self) -> tuple[int, ...]:
+        """Numbers of KV heads of all mixers that have them."""
+        mixers = [layer.mixer for layer in self.kinds]
+        return tuple(dict.fromkeys(mixer.kv_heads for mixer in mixers if isinstance(mixer, Attention)))
+
+    @property
+    def experts(self) -> Moe | None:
+        """Routed experts, of which all layers that have any have the same."""
+        return next((layer.moe for layer in self.kinds if layer.moe), None)
+
+    @property
+    def num_experts(self) -> int:
+        """Routed experts of a layer that has them; 0 without."""
+        return self.experts.experts if self.experts else 0
+
+    @property
+    def experts_per_token(self) -> int:
+        """Routed experts that a token takes; 0 without."""
+        return self.experts.top_k if self.experts else 0
 
     def weight_elements(self) -> int:
         """Count the weights: all layers with all experts, the embedding, and the LM head unless it is tied.
 
         Norms and biases are left out, as everywhere in the model.
         """
-        attention = 2 * self.hidden_size * self.head_dim * (self.num_attention_heads + self.num_key_value_heads)
-        ffn = 3 * self.hidden_size * self.intermediate_size
-        experts = self.num_experts * self.hidden_size * (1 + 3 * self.moe_intermediate_size)
-        embeddings = self.vocab_size * self.hidden_size * (1 if self.tie_word_embeddings else 2)
-        return sum(attention + (experts if routed else ffn) for routed in self.moe) + embeddings
+        layers = sum(count * layer.weight_elements(self.hidden_size) for layer, count in self.kinds.items())
+        return layers + self.vocab_size * self.hidden_size * (1 if self.tie_word_embeddings else 2)
+
+    def active_elements(self) -> int:
+        """Count the weights that a token is multiplied with: all layers with the experts it takes, and the LM head."""
+        layers = sum(count * layer.active_elements(self.hidden_size) for layer, count in self.kinds.items())
+        return layers + self.vocab_size * self.hidden_size
+
+    def cache_elements(self) -> int:
+        """Count what the layers that reach all tokens keep of each of them."""
+        return sum(count * layer.cache().total for layer, count in self.kinds.items() if not layer.window)
+
+    def window_elements(self) -> int:
+        """Count what the layers with a window or chunks keep of a sequence that fills it."""
+        return sum(count * layer.cache().total * layer.window for layer, count in self.kinds.items())
+
+    def state_bytes(self) -> int:
+        """Count the bytes that are kept of a sequence whatever its length."""
+        return STATE_BYTES * sum(count * layer.state().total for layer, count in self.kinds.items())
 
     def to_dict(self) -> dict[str, Any]:
         """Return a config; loading it gives an equal spec."""
         config: dict[str, Any] = {"name": self.name}
         if self.model_type is not None:
             config["model_type"] = self.model_type
-        for key in (
-            "hidden_size",
-            "num_attention_heads",
-            "num_key_value_heads",
-            "head_dim",
-            "num_hidden_layers",
-            "intermediate_size",
-            "vocab_size",
-            "tie_word_embeddings",
-        ):
-            config[key] = getattr(self, key)
-        if self.num_experts:
-            config["num_experts"] = self.num_experts
-            config["num_experts_per_tok"] = self.experts_per_token
-            config["moe_intermediate_size"] = self.moe_intermediate_size
-            config["mlp_types"] = ["moe" if routed else "ffn" for routed in self.moe]
-        if self.sliding_window:
-            config["sliding_window"] = self.sliding_window
-            config["layer_types"] = ["sliding_attention" if slides else "full_attention" for slides in self.sliding]
+        config |= self.config
         if self.provenance.notes:
             config["provenance"] = dict(self.provenance.notes)
         return config
