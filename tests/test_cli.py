@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from stacksweep.kernels.validity import REASONS
 from stacksweep.parameters import BY_NAME, PARAMETERS, Parameter
 from stacksweep.results import BY_NAME as RESULTS
 from stacksweep.spec import SpecError, read_spec, value_of
+from stacksweep.understood import understood
 
 MILLION = Path(__file__).parents[1] / "docs" / "examples" / "million.toml"
 STACK = "fictional_stacked_dram"
@@ -174,7 +176,7 @@ def test_a_new_parameter_becomes_an_option():
         ),
         ({**POINT, "overlap": "none"}, "overlap: got 'none', needs one of stage-roofline, serial"),
         ({**POINT, "tp": "some"}, "tp: got 'some', needs a whole number of at least 1 and at most 1.04858e+06, or "),
-        ({**POINT, "model": "llama"}, "model 'llama': neither an existing file nor a bundled name (gpt-oss-120b, "),
+        ({**POINT, "model": "llama"}, "model 'llama': neither an existing file nor a bundled name (deepseek-v3, "),
         ({**POINT, "noc": "web"}, "noc 'web' is neither a file that can be read "),
         ({**POINT, "requesters": "3", "memory": "h100_sxm"}, "requesters: memory 'h100_sxm' (fixed_bandwidth) has no "),
         (
@@ -854,8 +856,8 @@ def test_models_are_listed():
     assert head.split("  ")[0] == "model"
     assert [row.split()[0] for row in rows] == ss.bundled_names("models")
     by_name = {row.split()[0]: row.split()[1:] for row in rows}
-    assert by_name["llama-3.1-8b"] == ["32", "4096", "0", "0", "8.030"]
-    assert by_name["qwen3-30b-a3b"] == ["48", "2048", "128", "8", "30.532"]
+    assert by_name["llama-3.1-8b"] == ["32", "4096", "0", "0", "8.030", "7.505"]
+    assert by_name["qwen3-30b-a3b"] == ["48", "2048", "128", "8", "30.532", "3.042"]
     entries = strict_json(shown("models", "--json"))
     assert [entry["name"] for entry in entries] == ss.bundled_names("models")
     assert entries[ss.bundled_names("models").index("gpt-oss-20b")] == {
@@ -865,22 +867,67 @@ def test_models_are_listed():
         "num_experts": 32,
         "num_experts_per_tok": 4,
         "weight_elements": ss.load_model("gpt-oss-20b").weight_elements(),
+        "active_elements": ss.load_model("gpt-oss-20b").active_elements(),
     }
 
 
 def test_one_model_is_shown(tmp_path):
     spec = ss.load_model("gpt-oss-20b")
-    lines = dict(line.split(maxsplit=1) for line in shown("models", "gpt-oss-20b").splitlines())
-    assert lines["layer_types"] == "12 sliding_attention, 12 full_attention"
-    assert lines["weight_elements"] == str(spec.weight_elements()) == "20907786240"
-    assert lines["source"] == "Sizes of the published config of openai/gpt-oss-20b"
-    assert lines["sha256"] == spec.provenance.sha256
+    head, _, headings, sliding, full, _, *rows = shown("models", "gpt-oss-20b").splitlines()
+    assert head == "gpt-oss-20b (gpt_oss): 24 layers, hidden size 2,880, vocabulary 201,088"
+    assert re.split("  +", headings.strip()) == [
+        "layers",
+        "mixer",
+        "MLP",
+        "parameters (1e6)",
+        "active (1e6)",
+        "cache B/token",
+        "state B",
+    ]
+    experts = ["4 of 32 experts of 2,880", "822.9", "126.2", "2,048", "0"]
+    heads = "64 heads, 8 KV heads of 64"
+    assert re.split("  +", sliding.strip()) == ["12", f"sliding attention of 128 tokens, {heads}", *experts]
+    assert re.split("  +", full.strip()) == ["12", f"full attention, {heads}", *experts]
+    lines = dict(line.split(maxsplit=1) for line in rows)
+    assert lines == {
+        "parameters": "20.908e9, of which a token takes 3.607e9",
+        "cache": "49,152 bytes per token in 16 bits; beyond all windows 24,576, "
+        "and 3,145,728 per sequence for the windows",
+        "state": "0 bytes per sequence in 32 bits",
+        "source": "Sizes of the published config of openai/gpt-oss-20b",
+        "path": spec.provenance.path,
+        "sha256": spec.provenance.sha256,
+    }
     path = tmp_path / "config.json"
     path.write_text(json.dumps(spec.to_dict()))
     details = strict_json(shown("models", path, "--json"))
-    plain = {key: value for key, value in spec.to_dict().items() if key != "provenance"}
-    assert {key: details[key] for key in plain} == plain
-    assert details["path"] == str(path)
+    assert details == {**understood(spec), "source": lines["source"], "path": str(path), "sha256": details["sha256"]}
+    assert (details["weight_elements"], details["active_elements"]) == (20_907_786_240, spec.active_elements())
+
+
+def test_mixed_layers_are_shown():
+    details = strict_json(shown("models", "nemotron-3-nano-30b-a3b", "--json"))
+    assert [kind["layers"] for kind in details["kinds"]] == [23, 23, 6]
+    words = [[kind[part] and kind[part]["words"] for part in ("mixer", "ffn", "moe")] for kind in details["kinds"]]
+    assert words == [
+        ["mamba2, 64 heads of 64, state 128", None, None],
+        [None, "FFN of 3,712 without gate", "6 of 128 experts of 1,856 without gate"],
+        ["full attention, 32 heads, 2 KV heads of 128", None, None],
+    ]
+    assert (details["cache_bytes_per_token"], details["state_bytes"]) == (6144, 50_495_488)
+    assert "cache       70,272 bytes per token in 16 bits\n" in shown("models", "deepseek-v3")
+    for name, words in {
+        "glm-5": "sparse latent attention of 2,048 tokens, 64 heads, latent 512 + 64",
+        "gemma-4-31b": "full attention, 32 heads, 4 KV heads of 512, values are keys",
+        "qwen3.5-27b": "full attention, 24 heads, 4 KV heads of 256, output gate",
+        "qwen3.5-397b-a17b": "10 of 512 experts of 1,024 + FFN of 1,024",
+        "mimo-v2-flash": "sliding attention of 128 tokens, 64 heads, 8 KV heads of 192 and 128",
+        "llama-4-scout": "chunked attention of 8,192 tokens, 40 heads, 8 KV heads of 128",
+    }.items():
+        assert words in shown("models", name)
+
+
+def test_models_that_cannot_be_shown(tmp_path):
     assert refused("models", "nothing").startswith("model 'nothing': neither an existing file nor a bundled name (")
     assert refused("models", tmp_path) == f"model '{tmp_path}': is a directory, needs a file"
 

@@ -92,9 +92,9 @@ def _words(part: Mixer | Ffn | Moe) -> Iterator[str]:
         yield f"{part.key_heads} key heads of {part.key_size}"
         yield f"{part.value_heads} value heads of {part.value_size}"
     elif isinstance(part, Ffn):
-        yield f"FFN {part.width:,}" + " without gate" * (not part.gated)
+        yield f"FFN of {part.width:,}" + " without gate" * (not part.gated)
     elif isinstance(part, Moe):
-        yield f"{part.top_k} of {part.experts} experts {part.width:,}" + " without gate" * (not part.gated)
+        yield f"{part.top_k} of {part.experts} experts of {part.width:,}" + " without gate" * (not part.gated)
         if part.latent_size:
             yield f"latent {part.latent_size:,}"
     else:
@@ -117,20 +117,19 @@ def kind_rows(model: ModelSpec) -> list[list[str]]:
         Headings, then a row for each kind.
     """
     head = ["layers", "mixer", "MLP", "parameters (1e6)", "active (1e6)", "cache B/token", "state B"]
-    rows = [head]
-    for entry in understood(model)["kinds"]:
-        rows.append(
-            [
-                str(entry["layers"]),
-                _part(entry, ("mixer",)),
-                _part(entry, ("moe", "ffn")),
-                f"{entry['weight_elements'] / 1e6:,.1f}",
-                f"{entry['active_elements'] / 1e6:,.1f}",
-                f"{entry['cache_bytes_per_token']:,}",
-                f"{entry['state_bytes']:,}",
-            ]
-        )
-    return rows
+    rows = [
+        [
+            str(entry["layers"]),
+            _part(entry, ("mixer",)),
+            _part(entry, ("moe", "ffn")),
+            f"{entry['weight_elements'] / 1e6:,.1f}",
+            f"{entry['active_elements'] / 1e6:,.1f}",
+            f"{entry['cache_bytes_per_token']:,}",
+            f"{entry['state_bytes']:,}",
+        ]
+        for entry in understood(model)["kinds"]
+    ]
+    return [head, *rows]
 
 
 def _part(entry: Mapping[str, Any], names: Sequence[str]) -> str:

@@ -38,19 +38,31 @@ def test_what_is_bundled() -> None:
         "mi325x",
     ]
     assert bundled_names("models") == [
+        "deepseek-v3",
+        "gemma-4-31b",
+        "glm-5",
         "gpt-oss-120b",
         "gpt-oss-20b",
+        "kimi-k2",
         "llama-3.1-405b",
         "llama-3.1-70b",
         "llama-3.1-8b",
         "llama-3.2-1b",
         "llama-3.2-3b",
+        "llama-4-maverick",
+        "llama-4-scout",
+        "mimo-v2-flash",
+        "minimax-m2.5",
         "mixtral-8x22b",
         "mixtral-8x7b",
+        "nemotron-3-nano-30b-a3b",
         "qwen3-235b-a22b",
         "qwen3-30b-a3b",
         "qwen3-32b",
         "qwen3-8b",
+        "qwen3.5-27b",
+        "qwen3.5-397b-a17b",
+        "step-3.7-flash",
     ]
 
 
