@@ -277,6 +277,11 @@ def test_a_config_without_type_has_that_of_its_architecture(architecture: str, c
         (MIMO, {"swa_num_key_value_heads": 5}, "swa_num_key_value_heads: got 5, needs a divisor of swa_num_attention"),
         (MIMO, {"hybrid_layer_pattern": [0]}, "hybrid_layer_pattern: got a list of 1, needs a list of 0 (full) and 1"),
         (MIMO, {"hybrid_layer_pattern": [2, 0, 0]}, "hybrid_layer_pattern[0]: got 2, needs a list of 0 (full) and 1"),
+        (
+            MIMO,
+            {"hybrid_layer_pattern": [0, True, 1]},
+            "hybrid_layer_pattern[1]: got true, needs a list of 0 (full) and",
+        ),
         (STEP, {"share_expert_dim": None}, "share_expert_dim: missing, needs an integer above 0, as an expert is"),
         (STEP, {"sliding_window": None}, "sliding_window: missing, needs an integer above 0, as layers slide"),
         (STEP, {"layer_types": [FULL]}, "layer_types: got a list of 1, needs a list of full_attention and sliding"),
@@ -311,6 +316,93 @@ def test_what_a_family_does_not_model_is_refused(config: dict[str, Any], change:
     assert message(config, **change).startswith(f"model 'tiny': not modelled: {reason}")
 
 
+PUBLISHED: list[tuple[dict[str, Any], float, float, str]] = [
+    (
+        {
+            "model_type": "deepseek_v2",
+            "hidden_size": 2048,
+            "num_attention_heads": 16,
+            "num_hidden_layers": 27,
+            "vocab_size": 102400,
+            "intermediate_size": 10944,
+            "moe_intermediate_size": 1408,
+            "n_routed_experts": 64,
+            "n_shared_experts": 2,
+            "num_experts_per_tok": 6,
+            "first_k_dense_replace": 1,
+            "kv_lora_rank": 512,
+            "q_lora_rank": None,
+            "qk_nope_head_dim": 128,
+            "qk_rope_head_dim": 64,
+            "v_head_dim": 128,
+        },
+        15.7,
+        2.4,
+        "DeepSeek-V2-Lite: arXiv:2405.04434, appendix B",
+    ),
+    (
+        {
+            "model_type": "nemotron_h",
+            "hidden_size": 4096,
+            "num_attention_heads": 32,
+            "num_key_value_heads": 2,
+            "head_dim": 128,
+            "num_hidden_layers": 88,
+            "hybrid_override_pattern": 40 * "M" + 40 * "E" + 8 * "*",
+            "vocab_size": 131072,
+            "mlp_hidden_act": "relu2",
+            "mamba_num_heads": 128,
+            "mamba_head_dim": 64,
+            "ssm_state_size": 128,
+            "n_groups": 8,
+            "conv_kernel": 4,
+            "n_routed_experts": 512,
+            "num_experts_per_tok": 22,
+            "moe_intermediate_size": 2688,
+            "moe_latent_size": 1024,
+            "n_shared_experts": 1,
+            "moe_shared_expert_intermediate_size": 5376,
+        },
+        120.0,
+        12.0,
+        "Nemotron 3 Super 120B-A12B: model card; the order of its layers does not matter here",
+    ),
+    (
+        {
+            "model_type": "mimo_v2",
+            "hidden_size": 6144,
+            "num_attention_heads": 128,
+            "num_key_value_heads": 8,
+            "head_dim": 192,
+            "v_head_dim": 128,
+            "num_hidden_layers": 70,
+            "intermediate_size": 16384,
+            "vocab_size": 152576,
+            "swa_num_attention_heads": 128,
+            "swa_num_key_value_heads": 8,
+            "swa_head_dim": 192,
+            "swa_v_head_dim": 128,
+            "sliding_window": 128,
+            "hybrid_layer_pattern": 10 * [0] + 60 * [1],
+            "n_routed_experts": 384,
+            "num_experts_per_tok": 8,
+            "moe_intermediate_size": 2048,
+            "moe_layer_freq": [0] + 69 * [1],
+        },
+        1020.0,
+        42.0,
+        "MiMo-V2.5-Pro: model card",
+    ),
+]
+
+
+@pytest.mark.parametrize(("config", "billions", "of_a_token", "_source"), PUBLISHED)
+def test_published_parameter_counts(config: dict[str, Any], billions: float, of_a_token: float, _source: str) -> None:
+    model = loaded(config)
+    assert model.weight_elements() / 1e9 == pytest.approx(billions, rel=0.01)
+    assert model.active_elements() / 1e9 == pytest.approx(of_a_token, rel=0.08)
+
+
 def test_a_config_without_type_is_not_guessed() -> None:
     plain = {**GROUPED, "num_hidden_layers": 2}
     assert layers(plain) == [Layer(SAME, Ffn(200))] * 2
@@ -326,4 +418,6 @@ def test_a_config_without_type_is_not_guessed() -> None:
     )
     harmless = {"num_nextn_predict_layers": 1, "rotary_dim": 64, "max_position_embeddings": 9, "num_memory_slots": None}
     assert load_model({**plain, **harmless}) == load_model(plain)
+    for names in ([3], [{}]):
+        assert "architecture" in message(plain, architectures=names)
     assert load_model({**plain, "architectures": ["LlamaForCausalLM"], "num_memory_slots": 4}).model_type == "llama"

@@ -61,7 +61,7 @@ def _model_type(document: Document, tables: Sequence[dict[str, Any]]) -> str | N
                 document.fail(f"{place}model_type", found, f"one of {UNDERSTOOD}, or no entry")
     if found is None:
         names = document.data.get("architectures")
-        names = names if isinstance(names, list) else []
+        names = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
         found = next((ARCHITECTURES[name] for name in names if name in ARCHITECTURES), None)
     if found is None and len(tables) == 2:
         document.missing("text_config.model_type", f"one of {UNDERSTOOD}")

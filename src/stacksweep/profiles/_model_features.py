@@ -155,7 +155,7 @@ def _unvouched(config: Mapping[str, Any]) -> Iterator[str]:
     """Find what is unknown in a config without type: its architecture, and keys that look like a structure."""
     names = config.get("architectures")
     for name in names if isinstance(names, list) else ():
-        if name not in ARCHITECTURES:
+        if not isinstance(name, str) or name not in ARCHITECTURES:
             yield f"architecture {name!r} without model_type (understood: {UNDERSTOOD})"
     announced = {key for keys in _ANNOUNCED_BY.values() for key in keys}
     for key, value in config.items():

@@ -23,6 +23,9 @@ from stacksweep.profiles.source import Document
 # Far above any model; keeps a slip of the pen from filling the memory with layers.
 _MOST_LAYERS = 10_000
 
+Bit = Annotated[int, Field(strict=True, ge=0, le=1, description="0 or 1")]
+"""A whole number that stands for yes or no."""
+
 PER_TOKEN_KEYS = ("num_experts_per_tok", "experts_per_token", "num_experts_per_token", "top_k_experts")
 """Names for the experts that a token takes."""
 

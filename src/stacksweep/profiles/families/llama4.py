@@ -8,6 +8,7 @@ from pydantic import Field
 
 from stacksweep.profiles._validation import NaturalInteger, PositiveInteger, validated
 from stacksweep.profiles.families.common import (
+    Bit,
     Experts,
     Family,
     GroupedHeads,
@@ -28,7 +29,7 @@ class _Sizes(GroupedHeads):
     intermediate_size_mlp: PositiveInteger | None = None
     attention_chunk_size: PositiveInteger | None = None
     no_rope_layer_interval: PositiveInteger = 4
-    no_rope_layers: list[Literal[0, 1]] | None = Field(default=None, description=_ROPE)
+    no_rope_layers: list[Bit] | None = Field(default=None, description=_ROPE)
     layer_types: list[Literal["full_attention", "chunked_attention"]] | None = Field(
         default=None, description=_PER_LAYER
     )

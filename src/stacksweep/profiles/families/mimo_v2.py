@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from pydantic import Field, model_validator
 
 from stacksweep.profiles._validation import PositiveInteger, broken_rule, validated
 from stacksweep.profiles.families.common import (
+    Bit,
     Experts,
     Family,
     GroupedHeads,
@@ -33,7 +34,7 @@ class _Sizes(GroupedHeads):
     sliding_window: PositiveInteger
     sliding_window_size: PositiveInteger | None = None
     attention_chunk_size: PositiveInteger | None = None
-    hybrid_layer_pattern: list[Literal[0, 1]] = Field(description=_PER_LAYER)
+    hybrid_layer_pattern: list[Bit] = Field(description=_PER_LAYER)
 
     @model_validator(mode="after")
     def _sliding_heads_fit(self) -> Self:

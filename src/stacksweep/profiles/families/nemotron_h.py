@@ -8,6 +8,7 @@ from pydantic import Field
 
 from stacksweep.profiles._validation import PositiveInteger, validated
 from stacksweep.profiles.families.common import (
+    Bit,
     Experts,
     Family,
     GroupedHeads,
@@ -38,7 +39,7 @@ class _Sizes(GroupedHeads):
     conv_kernel: PositiveInteger
     moe_latent_size: PositiveInteger | None = None
     moe_shared_expert_intermediate_size: PositiveInteger | None = None
-    n_shared_experts: Annotated[int, Field(strict=True, ge=0, le=1, description="0 or 1")] | None = None
+    n_shared_experts: Bit | None = None
 
 
 def _read(document: Document, text: dict[str, Any], _: str | None) -> tuple[_Sizes, list[Layer]]:

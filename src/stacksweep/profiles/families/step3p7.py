@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from stacksweep.profiles._validation import PositiveInteger, validated
 from stacksweep.profiles.families.common import (
+    Bit,
     Experts,
     Family,
     GroupedHeads,
@@ -27,7 +28,7 @@ class _Sizes(GroupedHeads):
     sliding_window: PositiveInteger | None = None
     layer_types: list[Literal["full_attention", "sliding_attention"]] = Field(description=_PER_LAYER)
     share_expert_dim: PositiveInteger | None = None
-    n_shared_experts: Annotated[int, Field(strict=True, ge=0, le=1, description="0 or 1")] | None = None
+    n_shared_experts: Bit | None = None
 
 
 def _read(document: Document, text: dict[str, Any], _: str | None) -> tuple[_Sizes, list[Layer]]:
