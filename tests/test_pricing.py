@@ -41,8 +41,8 @@ def refusal(model: Any) -> str:
         ("nemotron-3-nano-30b-a3b", "mamba2"),
     ],
 )
-def test_mixers_without_cycles(name: str, mixers: str) -> None:
-    assert refusal(name) == f"model: got {name!r}, and chip 'plena' has no cycles for {mixers}"
+def test_mixers_that_no_chip_prices(name: str, mixers: str) -> None:
+    assert refusal(name) == f"model: got {name!r}, and chip 'plena' cannot price {mixers}"
 
 
 @pytest.mark.parametrize(

@@ -17,16 +17,16 @@ def check_priced(models: Sequence[ModelSpec], chips: Sequence[ChipProfile]) -> N
         One line that names the first such model, the chip and the layers.
     """
     for model in models:
-        if mixers := list(dict.fromkeys(_without_cycles(model))):
+        if mixers := list(dict.fromkeys(_other_mixers(model))):
             raise ParameterError(
-                f"model: got {model.name!r}, and chip {chips[0].name!r} has no cycles for {', '.join(mixers)}"
+                f"model: got {model.name!r}, and chip {chips[0].name!r} cannot price {', '.join(mixers)}"
             )
         if parts := list(dict.fromkeys(_not_priced(model))):
             raise ParameterError(f"model: got {model.name!r}, which has what is not priced yet: {', '.join(parts)}")
 
 
-def _without_cycles(model: ModelSpec) -> Iterator[str]:
-    """Find mixers that PLENA's published model has no cycles for."""
+def _other_mixers(model: ModelSpec) -> Iterator[str]:
+    """Find mixers other than attention with KV heads, for which no chip has a formula."""
     for layer in model.kinds:
         if layer.mixer and not isinstance(layer.mixer, Attention):
             yield layer.mixer.words
