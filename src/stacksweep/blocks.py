@@ -142,6 +142,8 @@ class Worker:
             np.empty((shared * load, 2, rows.COMM_SLOTS, 2)),
             np.full((len(rows.RATE_FIELDS), 1), np.nan),
             np.empty(((rows.TRANSFER + 1) * most_patterns, 3, 1)),
+            np.empty((2, rows.ITEMS, len(rows.OPERATIONS)), rows.OPERATION),
+            np.empty(1, rows.MACHINE),
         )
         self._real = np.empty(wanted.size * points)
         self._reasons = np.empty(points, np.uint8)

@@ -15,6 +15,8 @@ def default_of(known: Parameter) -> str:
         return f"{known.default:g}" if isinstance(known.default, float) else str(known.default)
     if known.name in ("model", "memory"):
         return "must be given"
+    if known.name == "overlap":
+        return "stage-roofline, of roofline chips op-roofline"
     if known.name == "noc":
         return "none: one device"
     if known.group == "network":

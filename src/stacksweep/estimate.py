@@ -16,7 +16,7 @@ from stacksweep.kernels.validity import REASONS, WARNINGS
 from stacksweep.network import FREE
 from stacksweep.parameters import PARALLEL, PARAMETERS, ParameterError, parameter
 from stacksweep.plan import all_stages
-from stacksweep.results import Result, select
+from stacksweep.results import ALONG, Result, select
 from stacksweep.space import Space
 
 
@@ -30,7 +30,8 @@ class Stage:
     What a device of a pipeline stage does in a phase.
 
     Times are seconds, `collectives` those of each collective, in all layers of the stage; `dram_energy` is pJ and NaN
-    where the memory profile has no coefficients.
+    where the memory profile has no coefficients. `operations` are the seconds of each operation of a roofline chip, and
+    `memory_bound_operations` those in which DRAM takes longer than compute; NaN for other chips.
     """
 
     compute_time: float
@@ -40,7 +41,10 @@ class Stage:
     read_bytes: float
     write_bytes: float
     dram_energy: float
+    overhead_time: float
     collectives: Mapping[str, float]
+    operations: Mapping[str, float]
+    memory_bound_operations: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -157,12 +161,13 @@ class Estimate:
         phases = (self.prefill, self.first_decode, self.decode)
         rows = {"seconds": [phase.seconds for phase in phases]}
         for name in Stage.__dataclass_fields__:
-            if name != "collectives":
+            if name not in _NAMED and (name != "overhead_time" or self.prefill.stage.overhead_time):
                 rows[name] = [getattr(phase.stage, name) for phase in phases]
         for name in self.prefill.stage.collectives:
             seconds = [phase.stage.collectives[name] for phase in phases]
             if any(seconds):
                 rows[name] = seconds
+        rows |= self._operations()
         if self.prefill.experts is not None:
             for name in Experts.__dataclass_fields__:
                 rows[name] = [getattr(phase.experts, name) for phase in phases]
@@ -181,13 +186,42 @@ class Estimate:
         lines += [f"warning: {words}" for words in self.warnings]
         return "\n".join(lines)
 
+    def _operations(self) -> dict[str, list[Any]]:
+        """Seconds of each operation that takes any, marked where DRAM bounds it; none of chips that have none."""
+        stages = [phase.stage for phase in (self.prefill, self.first_decode, self.decode)]
+        rows = {}
+        for name in self.prefill.stage.operations:
+            seconds = [stage.operations[name] for stage in stages]
+            if any(second > 0 for second in seconds):
+                bound = [stage.memory_bound_operations[name] for stage in stages]
+                rows[name] = [
+                    f"{second:.6g} {_bound_by(second, memory)}" for second, memory in zip(seconds, bound, strict=True)
+                ]
+        return rows
+
     def __str__(self) -> str:
         """Lay the report out as text."""
         return self.table()
 
 
-def _known(value: float, unit: str = "") -> str:
+_NAMED = {"collectives": "collective_time", "operations": "operation_time"}
+_NAMED |= {"memory_bound_operations": "operation_memory_bound_time"}
+"""Fields of a `Stage` that have several values, and the results that give them."""
+
+
+def _bound_by(seconds: float, memory_bound: float) -> str:
+    """Say what bounds an operation: C(ompute), M(emory), both of them in turn, or - where it does not happen."""
+    if seconds == 0.0:
+        return "-"
+    if memory_bound == 0.0:
+        return "C"
+    return "M" if memory_bound > 0.999999 * seconds else "CM"
+
+
+def _known(value: float | str, unit: str = "") -> str:
     """Write a number; those that need coefficients a profile does not have are unknown."""
+    if isinstance(value, str):
+        return value
     return "unknown" if math.isnan(value) else f"{value:.6g}{unit}"
 
 
@@ -203,7 +237,7 @@ def estimate(**parameters: Any) -> Estimate:
     reason = list(REASONS)[int(point.reason)]
     if reason != "valid":
         raise InvalidPointError(explain(reason, point, grid))
-    values = {str(name): point[name].item() for name in point.data_vars if "collective" not in point[name].dims}
+    values = {str(name): point[name].item() for name in point.data_vars if not ALONG.keys() & set(point[name].dims)}
     seconds = {"prefill": "prefill_latency", "first_decode": "first_decode_latency", "decode": "decode_time"}
 
     def phase(prefix: str) -> Phase:
@@ -241,11 +275,12 @@ def _uncharged_share(grid: Space) -> float:
 
 
 def _stage(point: xr.Dataset, prefix: str) -> Stage:
-    by_collective = point[f"{prefix}_collective_time"]
-    return Stage(
-        **{name: point[f"{prefix}_{name}"].item() for name in Stage.__dataclass_fields__ if name != "collectives"},
-        collectives=dict(zip(by_collective.collective.values.tolist(), by_collective.values.tolist(), strict=True)),
-    )
+    fields = {}
+    for name in Stage.__dataclass_fields__:
+        values = point[f"{prefix}_{_NAMED.get(name, name)}"]
+        labels = values[values.dims[0]].values.tolist() if name in _NAMED else None
+        fields[name] = dict(zip(labels, values.values.tolist(), strict=True)) if labels else values.item()
+    return Stage(**fields)
 
 
 def _stage_reports(grid: Space, problem: Problem, results: Sequence[Result]) -> Iterator[StageReport]:
@@ -270,7 +305,7 @@ def _stage_reports(grid: Space, problem: Problem, results: Sequence[Result]) -> 
 def explain(reason: str, point: xr.Dataset, grid: Space) -> str:
     """Say why a point cannot be, with its numbers."""
     spec = grid.columns["model"].choices[0]
-    numbers = {str(name): point[name].item() for name in point.coords if name != "collective"}
+    numbers = {str(name): point[name].item() for name in point.coords if name not in ALONG}
     numbers |= {
         "heads": " and ".join(map(str, spec.head_counts)),
         "kv_heads": " and ".join(map(str, spec.kv_head_counts)),

@@ -15,17 +15,17 @@ import xarray as xr
 
 from deepstack_noc import Noc, uncharged_shares
 from deepstack_noc.tables import available_cores
-from stacksweep import moe, network, space, tables
+from stacksweep import chips, moe, network, space, tables
 from stacksweep import plan as plans
 from stacksweep.blocks import Layout, Problem, Ranges, Raw, Worker
-from stacksweep.columns import Array, Column
+from stacksweep.columns import Array, Column, constant
 from stacksweep.kernels import rows
 from stacksweep.kernels.outputs import OUTPUTS
 from stacksweep.kernels.validity import BUFFERING_LIMITED, DOES_NOT_FIT, VALID
 from stacksweep.parameters import BY_NAME, ParameterError
 from stacksweep.pricing import check_priced
 from stacksweep.profiles import load_chip, load_memory, load_model, load_noc
-from stacksweep.results import COLLECTIVE, Result, Stage, select
+from stacksweep.results import ALONG, Result, Stage, select
 from stacksweep.routing import load_routing
 from stacksweep.space import Space
 
@@ -86,7 +86,7 @@ def problem_of(
             raise ParameterError(f"{name}: is missing, needs {BY_NAME[name].allowed}")
     check_priced(grid.columns["model"].choices, grid.columns["chip"].choices)
     check_size(grid.sizes, results, dtype)
-    grid, devices = plans.complete(grid)
+    grid, devices = plans.complete(chips.complete(grid))
     return grid, prepare(grid, devices)
 
 
@@ -139,34 +139,38 @@ def prepare(grid: Space, devices: Column) -> Problem:
     """
     columns = grid.columns
     model, chip, memory, routing = (columns[name] for name in ("model", "chip", "memory", "routing"))
-    models, chips, memories, routings = model.choices, chip.choices, memory.choices, routing.choices
+    models, memories, routings = model.choices, memory.choices, routing.choices
 
     different = plans.different_plans(columns, devices)
     table = plans.plan_rows(different, models, routings, plans.reasons(different, models, routings))
     stages = plans.lay_stages(table, models)
-    keys, counted = moe.counted_loads(columns, different, table, models, chips, routings)
+    chip_table = tables.chip_rows(chip.choices)
+    keys, counted = moe.counted_loads(columns, different, table, models, chip_table["blen"], routings)
     net = network.join(columns, different, table, models, routings)
     lm_head = columns["include_lm_head"]
+    storage = {
+        name: columns.get(name) or chip.lookup(np.array([getattr(profile, name) for profile in chip.choices]))
+        for name in rows.STORAGE_FIELDS
+    }
     load = {
         "plan": different.number,
         "include_lm_head": lm_head.lookup(np.array(lm_head.choices)),
         **{name: columns[name] for name in ("batch_size", "input_seq_len", "output_seq_len")},
-        **{
-            name: columns.get(name) or chip.lookup(np.array([getattr(profile, name) for profile in chips]))
-            for name in rows.STORAGE_FIELDS
-        },
+        **storage,
+        **chips.roofline_columns(columns, storage),
         **network.rate_columns(columns),
     }
     given = {name: column for name, column in columns.items() if name in rows.MEMORY_FIELDS}
     machine = {
         **tables.memory_columns(memories, memory, given),
-        "frequency_hz": columns["frequency_hz"],
-        "serial": _is_word(columns["overlap"], "serial"),
-        "comm_hidden": _is_word(columns["comm_overlap"], "full"),
+        "frequency_hz": columns.get("frequency_hz", constant(1.0)),
+        "serial": chips.is_word(columns["overlap"], "serial"),
+        "by_operation": chips.by_operation(columns),
+        "comm_hidden": chips.is_word(columns["comm_overlap"], "full"),
     }
     fixed = (
         tables.model_rows(models),
-        tables.chip_rows(chips),
+        chip_table,
         table,
         stages,
         keys,
@@ -176,10 +180,6 @@ def prepare(grid: Space, devices: Column) -> Problem:
         net.dispatch_rows,
     )
     return Problem(grid.sizes, fixed, load, machine)
-
-
-def _is_word(column: Column, word: str) -> Column:
-    return column.lookup(np.array([choice == word for choice in column.choices]))
 
 
 def price(problem: Problem, results: Sequence[Result], dtype: np.dtype[Any], progress: Progress | None = None) -> Raw:
@@ -270,10 +270,11 @@ def dataset(grid: Space, results: Sequence[Result], raw: Raw, attributes: Mappin
     row = 0
     for result in results:
         rows_of, row = raw.real[row : row + len(result.rows)], row + len(result.rows)
-        if len(rows_of) > 1:
-            words = {"units": "1", "long_name": "collective of a layer"}
-            coordinates[COLLECTIVE] = ((COLLECTIVE,), np.array(rows.COLLECTIVES, object), words)
-            variables[result.name] = ((COLLECTIVE, *dims), np.stack(rows_of).reshape(-1, *shape), result.attributes)
+        if result.along:
+            words, labels = ALONG[result.along]
+            attached = {"units": "1", "long_name": words}
+            coordinates[result.along] = ((result.along,), np.array(labels, object), attached)
+            variables[result.name] = ((result.along, *dims), np.stack(rows_of).reshape(-1, *shape), result.attributes)
             continue
         if result.dtype == "real":
             values = rows_of[0]

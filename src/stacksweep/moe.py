@@ -13,7 +13,7 @@ from stacksweep.columns import Array, Column, aligned, all_dims, distinct
 from stacksweep.kernels import experts as kernels
 from stacksweep.kernels.validity import VALID
 from stacksweep.plan import Plans
-from stacksweep.profiles import ChipProfile, ModelSpec
+from stacksweep.profiles import ModelSpec
 from stacksweep.routing import Routing, first_rows
 
 
@@ -22,7 +22,7 @@ def counted_loads(
     plans: Plans,
     table: Array,
     models: Sequence[ModelSpec],
-    chips: Sequence[ChipProfile],
+    blens: Array,
     routings: Sequence[Routing],
 ) -> tuple[Array, Array]:
     """
@@ -35,8 +35,10 @@ def counted_loads(
     plans : Plans
     table : record array, (plans,)
         Rows of `rows.PLAN`; `routing_group` is filled, with -1 where loads follow in closed form.
-    models, chips, routings : sequences
+    models, routings : sequences
         What row numbers stand for.
+    blens : array, (chips,)
+        BLEN of each chip.
 
     Returns
     -------
@@ -47,8 +49,8 @@ def counted_loads(
     """
     groups: dict[tuple[int, int, int, int, int], int] = {}
     for row, routing in zip(table, plans.routing.tolist(), strict=True):
-        row["routing_group"] = kernels.BALANCED
-        if row["reason"] == VALID and any(models[row["model"]].moe) and not routings[routing].balanced:
+        row["routing_group"] = kernels.EXPECTED if routings[routing].expected else kernels.BALANCED
+        if row["reason"] == VALID and any(models[row["model"]].moe) and not routings[routing].in_closed_form:
             key = (routing, int(row["model"]), int(row["chip"]), int(row["moe_ep"]), int(row["moe_dp"]))
             row["routing_group"] = groups.setdefault(key, len(groups))
     if not groups:
@@ -66,7 +68,7 @@ def counted_loads(
                 ids = first_rows(routings[routing], phase, experts, top_k)
                 part = np.empty((chosen.size, 3))
                 loads = micro_batches[chosen], queries[chosen]
-                kernels.count_loads(ids, *loads, dp, ep, experts, chips[chip].blen, part)
+                kernels.count_loads(ids, *loads, dp, ep, experts, int(blens[chip]), part)
                 counted[chosen] = part
     return keys, counted
 

@@ -46,6 +46,8 @@ class Parameter:
         Allowed words of a choice.
     coordinate : str, optional
         Name of its coordinate and dimension where that is not its own.
+    chips : {"plena", "roofline"}, optional
+        The only kind of chip that takes it; its default is for these chips alone.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Parameter:
     high: float = math.inf
     choices: tuple[str, ...] = ()
     coordinate: str = ""
+    chips: Literal["", "plena", "roofline"] = ""
 
     def __post_init__(self) -> None:
         """Name the coordinate after the parameter."""
@@ -75,7 +78,9 @@ class Parameter:
         if self.kind == "profile":
             return "a bundled name, a path, a mapping in the file's layout, or a loaded profile"
         if self.kind == "routing":
-            return "balanced, random, a trace by name (" + ", ".join(TRACES) + ") or the path of an .npz trace"
+            return (
+                "balanced, random, expected, a trace by name (" + ", ".join(TRACES) + ") or the path of an .npz trace"
+            )
         noun = "a number" if self.kind == "number" else "a whole number"
         limits = f"{noun} of at least {self.low:g} and at most {self.high:g}"
         return limits + (', or "fill"' if self.kind == "parallel" else "")
@@ -100,6 +105,17 @@ def _load(name: str, words: str, default: int) -> Parameter:
 
 def _width(name: str, words: str, coordinate: str = "") -> Parameter:
     return Parameter(name, "chip", "number", "load", words, "byte", low=_SMALL, high=1024, coordinate=coordinate)
+
+
+def _peak(bits: int) -> Parameter:
+    words = f"peak of a roofline chip for operands of {bits} bits, in FLOP/s"
+    return Parameter(
+        f"peak_flops_{bits}", "chip", "number", "load", words, "s-1", low=_SMALL, high=_LARGE, chips="roofline"
+    )
+
+
+def _roofline(name: str, words: str, units: str, low: float = 0.0, high: float = _LARGE) -> Parameter:
+    return Parameter(name, "chip", "number", "load", words, units, low=low, high=high, chips="roofline")
 
 
 def _count(name: str, words: str, low: float = 1, high: float = 2**20, units: str = "1") -> Parameter:
@@ -134,8 +150,23 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter("model", "what runs", "profile", "load", "network whose inference is predicted"),
     Parameter("chip", "chip", "profile", "load", "chip that computes", default="plena"),
     Parameter(
-        "frequency_hz", "chip", "number", "machine", "compute clock before thermal derating", "s-1", 1e9, _SMALL, _LARGE
+        "frequency_hz",
+        "chip",
+        "number",
+        "machine",
+        "compute clock of a PLENA chip before thermal derating",
+        "s-1",
+        1e9,
+        _SMALL,
+        _LARGE,
+        chips="plena",
     ),
+    *(_peak(bits) for bits in (4, 8, 16, 32)),
+    _roofline("compute_efficiency", "share of its peak that a roofline chip reaches", "1", _SMALL, 1),
+    _roofline("memory_efficiency", "share of the usable bandwidth that a roofline chip reaches", "1", _SMALL, 1),
+    _roofline("layer_overhead", "time that each layer takes besides on a roofline chip", "s"),
+    _roofline("pass_overhead", "time that each pass through a stage takes besides on a roofline chip", "s"),
+    _roofline("activation_cache", "activations that an operation keeps on a roofline chip in prefill", "byte"),
     _width("weight_bytes", "bytes per stored weight, from the chip unless given", "weight_bytes_per_element"),
     _width("kv_read_bytes", "bytes per element of KV cache read, from the chip unless given"),
     _width("kv_write_bytes", "bytes per element of KV cache written and held, from the chip unless given"),
@@ -207,9 +238,8 @@ PARAMETERS: tuple[Parameter, ...] = (
         "policies",
         "choice",
         "machine",
-        "whether memory time hides behind compute time in a stage",
-        default="stage-roofline",
-        choices=("stage-roofline", "serial"),
+        "whether memory time hides behind compute time: in a layer, in an operation (roofline chips), or not",
+        choices=("stage-roofline", "op-roofline", "serial"),
     ),
     Parameter(
         "comm_overlap",

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from stacksweep.kernels.rows import COLLECTIVES
+from stacksweep.kernels.rows import COLLECTIVES, OPERATIONS
 from stacksweep.kernels.validity import REASONS, WARNINGS
 from stacksweep.parameters import ParameterError, did_you_mean
 
@@ -27,6 +27,13 @@ Stage = Literal[
     "energy",
 ]
 """Parts of the model, in the order of the kernel's `needs`; `machine` is always there."""
+
+
+COLLECTIVE = "collective"
+OPERATION = "operation"
+
+ALONG = {COLLECTIVE: ("collective of a layer", COLLECTIVES), OPERATION: ("operation of a pass", OPERATIONS)}
+"""Dimensions of results that have a value for each collective or operation: words and labels."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +56,9 @@ class Result:
     dtype : {"real", "bool", "int8", "uint8", "int16"}
         How it is stored; "real" follows the `dtype` of the call.
     rows : tuple of str
-        Outputs of the kernels that it is made of; several lie along the dimension `COLLECTIVE`.
+        Outputs of the kernels that it is made of.
+    along : str
+        Dimension of `ALONG` that several of them lie along.
     """
 
     name: str
@@ -59,6 +68,7 @@ class Result:
     main: bool = False
     dtype: Literal["real", "bool", "int8", "uint8", "int16"] = "real"
     rows: tuple[str, ...] = ()
+    along: str = ""
 
     @property
     def nbytes(self) -> tuple[int, int]:
@@ -101,8 +111,9 @@ def _phase(prefix: str, needs: Stage, details: Stage, of: str, *, whole: bool) -
     for name, words, units in (
         ("compute_time", "compute time", "s"),
         ("memory_time", "DRAM time", "s"),
-        ("memory_bound_time", "time of the layers whose DRAM time exceeds their compute time,", "s"),
+        ("memory_bound_time", "time of the layers (op-roofline: operations) that DRAM takes longer for,", "s"),
         ("comm_time", "time of all collectives", "s"),
+        ("overhead_time", "overhead of a roofline chip in all layers and", "s"),
         ("read_bytes", "bytes read from DRAM", "byte"),
         ("write_bytes", "bytes written to DRAM", "byte"),
         ("dram_energy", "energy of DRAM accesses", "pJ"),
@@ -114,7 +125,20 @@ def _phase(prefix: str, needs: Stage, details: Stage, of: str, *, whole: bool) -
         "s",
         (needs, details),
         rows=tuple(f"{prefix}_{collective}_time" for collective in COLLECTIVES),
+        along=COLLECTIVE,
     )
+    for name, words in (
+        ("operation_time", "time of each operation of a roofline chip, taken alone,"),
+        ("operation_memory_bound_time", "part of it in which DRAM takes longer than compute"),
+    ):
+        yield Result(
+            f"{prefix}_{name}",
+            f"{words} {stage}",
+            "s",
+            (needs, details),
+            rows=tuple(f"{prefix}_{operation}_{name}" for operation in OPERATIONS),
+            along=OPERATION,
+        )
 
 
 def _experts(phase: str) -> Iterable[Result]:
@@ -160,9 +184,6 @@ RESULTS: tuple[Result, ...] = (
 """All results, in the order of a Dataset."""
 
 BY_NAME = {result.name: result for result in RESULTS}
-
-COLLECTIVE = "collective"
-"""Dimension of results that have a value for each collective."""
 
 ALWAYS = ("valid", "reason")
 """Results that every Dataset has."""

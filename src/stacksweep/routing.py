@@ -1,4 +1,4 @@
-"""Rows of expert ids: balanced, random, or recorded in a trace."""
+"""Rows of expert ids: balanced, random, or recorded in a trace; or what is expected of random ones."""
 
 import hashlib
 import os
@@ -33,7 +33,7 @@ class Routing:
     Parameters
     ----------
     name : str
-        "balanced", "random", or that of a trace.
+        "balanced", "random", "expected", or that of a trace.
     digest : str
         SHA-256 of a trace's file, by which traces are told apart.
     trace : dict, optional
@@ -48,6 +48,16 @@ class Routing:
     def balanced(self) -> bool:
         """Whether every expert is chosen equally often."""
         return self.trace is None and self.name == "balanced"
+
+    @property
+    def expected(self) -> bool:
+        """Whether experts are chosen at random, and their load is what is expected of that."""
+        return self.trace is None and self.name == "expected"
+
+    @property
+    def in_closed_form(self) -> bool:
+        """Whether the load of experts needs no rows."""
+        return self.balanced or self.expected
 
     def fits(self, experts: int, top_k: int) -> bool:
         """Whether a trace is one of a model with so many experts, and records choices enough."""
@@ -102,7 +112,7 @@ def load_routing(source: Any) -> Routing:
     Parameters
     ----------
     source : str, path or Routing
-        "balanced", "random", the name of a trace in a DeepStack checkout that the environment variable
+        "balanced", "random", "expected", the name of a trace in a DeepStack checkout that the environment variable
         `DEEPSTACK_ROOT` names, or the path of an `.npz` file with integer arrays `prefill` and `decode`.
 
     Returns
@@ -119,7 +129,7 @@ def load_routing(source: Any) -> Routing:
     if not isinstance(source, str | os.PathLike):
         raise ParameterError(f"routing: got {source!r}, needs {BY_NAME['routing'].allowed}")
     name = os.fspath(source)
-    if name in ("balanced", "random"):
+    if name in ("balanced", "random", "expected"):
         return Routing(name)
     path = Path(name)
     if name in TRACES:

@@ -15,7 +15,7 @@ import xarray as xr
 from stacksweep.columns import Array, Column
 from stacksweep.parameters import BY_NAME, PARAMETERS, Parameter, ParameterError, parameter
 from stacksweep.results import BY_NAME as RESULTS_BY_NAME
-from stacksweep.results import COLLECTIVE
+from stacksweep.results import ALONG
 from stacksweep.threads import each
 
 POINT = "point"
@@ -101,7 +101,7 @@ def build(arguments: Mapping[str, Any], points: Any = None, loaders: Mapping[str
             _merge_coordinate(name, label, coordinate, coordinates)
         columns[name] = column
     for known in PARAMETERS:
-        if known.name not in columns and known.name not in fills and known.default is not None:
+        if known.name not in columns and known.name not in fills and known.default is not None and not known.chips:
             columns[known.name] = _column(known, (), known.default, loaders)
     _check_dimension_names(sizes, columns)
     labels = each(lambda name: _labels(BY_NAME[name], columns[name]), list(columns), largest)
@@ -372,7 +372,7 @@ def _merge_coordinate(name: str, label: str, coordinate: Coordinate, coordinates
 
 def _check_label(name: str, label: str, values: Array) -> None:
     """Refuse coordinates that would be mistaken for a result, or that no file can hold."""
-    if label in RESULTS_BY_NAME or label == COLLECTIVE:
+    if label in RESULTS_BY_NAME or label in ALONG:
         raise ParameterError(f"{name}: brings a coordinate {label!r}, a name that results use; rename or drop it")
     if values.dtype.kind == "O" and not all(isinstance(value, str) for value in values.ravel()):
         raise ParameterError(f"{name}: its coordinate {label!r} holds values of several kinds; needs numbers or text")
@@ -393,5 +393,5 @@ def _check_dimension_names(sizes: Mapping[str, int], columns: Mapping[str, Colum
                     f"dimension {dim!r}: is named after a parameter that also varies along "
                     f"{tuple(d for d in column.dims if d != dim)}; rename the dimension"
                 )
-        elif dim in RESULTS_BY_NAME or dim in BY_NAME or dim == COLLECTIVE:
+        elif dim in RESULTS_BY_NAME or dim in BY_NAME or dim in ALONG:
             raise ParameterError(f"dimension {dim!r}: is a name that results use; rename the dimension")

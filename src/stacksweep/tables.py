@@ -7,7 +7,7 @@ import numpy as np
 from stacksweep.columns import Array, Column, combine
 from stacksweep.kernels import rows
 from stacksweep.parameters import ParameterError
-from stacksweep.profiles import ChipProfile, MemoryProfile, ModelSpec
+from stacksweep.profiles import Chip, ChipProfile, MemoryProfile, ModelSpec
 from stacksweep.profiles.layers import Attention
 
 FORMS: Mapping[str, tuple[str, ...]] = {
@@ -67,10 +67,15 @@ def model_rows(models: Sequence[ModelSpec]) -> Array:
     return table
 
 
-def chip_rows(chips: Sequence[ChipProfile]) -> Array:
+def chip_rows(chips: Sequence[Chip]) -> Array:
     """Rows of `rows.CHIP`, (chips,)."""
     table = np.zeros(len(chips), rows.CHIP)
     for row, chip in zip(table, chips, strict=True):
+        if not isinstance(chip, ChipProfile):
+            # no instructions: of the widths only the rows of a query tile count
+            row["roofline"], row["mlen"] = True, rows.QUERY_TILE
+            row["blen"] = row["vlen"] = row["hlen"] = row["prefetch"] = 1
+            continue
         row["mlen"], row["blen"], row["vlen"], row["hlen"] = chip.mlen, chip.blen, chip.vlen, chip.hlen
         row["sram"] = chip.vector_sram_size * chip.vlen
         row["prefetch"] = chip.prefetch_amount

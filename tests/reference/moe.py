@@ -47,10 +47,12 @@ class Load:
     imbalance: float
     counts: tuple[int, ...]
     """Tokens of each expert that the rank holds."""
+    expected: float | None = None
+    """Experts with a token, where that is a mean and no count."""
 
     @property
-    def active(self) -> int:
-        return sum(count > 0 for count in self.counts)
+    def active(self) -> float:
+        return sum(count > 0 for count in self.counts) if self.expected is None else self.expected
 
 
 @lru_cache(maxsize=256)
@@ -97,8 +99,9 @@ def busiest_rank(
     group = ceil_div(micro_batch, dp) * query_len
     held = experts // ep
     rank_tokens = ceil_div(group, ep)
-    if routing == "balanced":
-        return Load(rank_tokens, ceil_div(group * k, ep), 1.0, (ceil_div(group * k, experts),) * held)
+    if routing in ("balanced", "expected"):
+        distinct = None if routing == "balanced" else held * (1 - (1 - k / experts) ** group)
+        return Load(rank_tokens, ceil_div(group * k, ep), 1.0, (ceil_div(group * k, experts),) * held, distinct)
     if tokens >= CLOSED_FORM_LOAD:
         imbalance = closed_form_imbalance(group, k, experts, ep, tp * dp)
         pairs = round(rank_tokens * k * imbalance)

@@ -6,10 +6,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from reference import chip as cycles_of
+from reference import roofline
 from reference.chip import Chip, ceil_div, chip_of
 from reference.memory import access_energy, memory_of, rounded
 from reference.model import Model, model_of
 from reference.moe import Load, Routing, Trace, busiest_rank, dispatch_bytes, trace_fits
+from reference.roofline import Roofline, roofline_of
 
 Cost = tuple[float, float | None]
 """Seconds and picojoules; None without energy coefficients."""
@@ -38,6 +40,9 @@ PHASE_FIELDS = (
     "read_bytes",
     "write_bytes",
     "dram_energy",
+    "overhead_time",
+    "operation_time",
+    "operation_memory_bound_time",
 )
 RESULTS = (
     *("ttft", "tps", "tps_per_sequence", "fits", "weight_bytes", "kv_bytes", "capacity"),
@@ -91,13 +96,25 @@ class Price:
     write_bytes: float = 0.0
     energy: float | None = 0.0
     comm: dict[str, float] = field(default_factory=dict)
+    overhead: float = 0.0
+    operations: dict[str, float] | None = None
+    bound_operations: dict[str, float] | None = None
+
+
+def add_named(one: dict[str, float] | None, times: int, other: dict[str, float] | None) -> dict[str, float] | None:
+    """Sum of values by name, None where nothing is named."""
+    if other is None:
+        return one
+    return {name: (one or {}).get(name, 0.0) + times * value for name, value in other.items()}
 
 
 def add_up(prices: Iterable[tuple[int, Price]]) -> Price:
     """Sum of prices, each taken a number of times."""
-    seconds = compute = memory = memory_bound = read_bytes = write_bytes = 0.0
+    seconds = compute = memory = memory_bound = read_bytes = write_bytes = overhead = 0.0
     energy: float | None = 0.0
     comm: dict[str, float] = {}
+    operations: dict[str, float] | None = None
+    bound_operations: dict[str, float] | None = None
     for times, price in prices:
         seconds += times * price.seconds
         compute += times * price.compute
@@ -108,7 +125,13 @@ def add_up(prices: Iterable[tuple[int, Price]]) -> Price:
         energy = None if energy is None or price.energy is None else energy + times * price.energy
         for name, each in price.comm.items():
             comm[name] = comm.get(name, 0.0) + times * each
-    return Price(seconds, compute, memory, memory_bound, read_bytes, write_bytes, energy, comm)
+        overhead += times * price.overhead
+        operations = add_named(operations, times, price.operations)
+        bound_operations = add_named(bound_operations, times, price.bound_operations)
+    return Price(
+        seconds, compute, memory, memory_bound, read_bytes, write_bytes, energy, comm, overhead, operations,
+        bound_operations,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -116,7 +139,7 @@ class Point:
     """One design point with everything about it that does not change from step to step."""
 
     model: Model
-    chip: Chip
+    chip: Chip | Roofline
     precision: dict[str, float]
     memory: dict[str, Any]
     plan: Plan
@@ -151,7 +174,7 @@ class Point:
 
 def evaluate(
     model: dict[str, Any],
-    chip: dict[str, int],
+    chip: dict[str, Any],
     precision: dict[str, float],
     memory: dict[str, Any],
     plan: dict[str, Any],
@@ -174,7 +197,7 @@ def evaluate(
     if reason is not None:
         return dict.fromkeys(RESULTS) | {"reason": reason}
     x = prepare(
-        m, chip_of(chip), precision, mem, p, batch_size, input_seq_len, output_seq_len, frequency_hz, overlap,
+        m, roofline_of(chip) if chip.get("kind") == "roofline" else chip_of(chip), precision, mem, p, batch_size, input_seq_len, output_seq_len, frequency_hz, overlap,
         comm_overlap, routing, include_lm_head, network,
     )  # fmt: skip
 
@@ -258,7 +281,7 @@ def invalid_reason(
 
 def prepare(
     m: Model,
-    chip: Chip,
+    chip: Chip | Roofline,
     precision: dict[str, float],
     mem: dict[str, Any],
     plan: Plan,
@@ -393,10 +416,15 @@ def price(x: Point, cycles: float, reads: dict[str, float], writes: dict[str, fl
 
 def price_layer(x: Point, phase: str, attention: str, mlp: str, kv: int, comm: dict[str, Cost]) -> Price:
     """One layer with its collectives."""
-    stage = price(x, layer_cycles(x, phase, attention, mlp, kv), *layer_streams(x, phase, attention, mlp, kv))
+    if isinstance(x.chip, Roofline):
+        stage = Price(**roofline.price(x, roofline.layer(x, phase, attention, mlp, kv)))
+    else:
+        stage = price(x, layer_cycles(x, phase, attention, mlp, kv), *layer_streams(x, phase, attention, mlp, kv))
     communication = sum(seconds for seconds, _ in comm.values())
     total = max(stage.seconds, communication) if x.comm_overlap == "full" else stage.seconds + communication
-    return replace(stage, seconds=total, comm={name: seconds for name, (seconds, _) in comm.items()})
+    overhead = x.chip.layer_overhead if isinstance(x.chip, Roofline) else 0.0
+    by_name = {name: seconds for name, (seconds, _) in comm.items()}
+    return replace(stage, seconds=total + overhead, overhead=overhead, comm=by_name)
 
 
 def price_extras(x: Point, phase: str, stage: int) -> list[Price]:
@@ -406,9 +434,14 @@ def price_extras(x: Point, phase: str, stage: int) -> list[Price]:
     extras = []
     if phase == "prefill" and stage == 0:
         embedding_rows = b * s * m.hidden * bytes_of["activation_bytes"]
-        extras.append(price(x, cycles_of.embedding(x.chip, m.hidden, s, b), {"embedding_rows": embedding_rows}, {}))
+        if isinstance(x.chip, Roofline):
+            extras.append(Price(**roofline.price(x, [roofline.embedding(embedding_rows)])))
+        else:
+            extras.append(price(x, cycles_of.embedding(x.chip, m.hidden, s, b), {"embedding_rows": embedding_rows}, {}))
     has_lm_head = x.lm_head_in_prefill if phase == "prefill" else x.lm_head_in_decode
     if has_lm_head and stage == x.plan.pp - 1:
+        if isinstance(x.chip, Roofline):
+            return [*extras, Price(**roofline.price(x, [roofline.lm_head(x, phase)]))]
         lm_head_weights = x.vocabulary * m.hidden * bytes_of["weight_bytes"]
         cycles = cycles_of.lm_head(x.chip, m.hidden, x.vocabulary, b)
         extras.append(price(x, cycles, {"lm_head_weights": lm_head_weights}, {}))
@@ -517,7 +550,9 @@ class Pipeline:
 
     def stage(self, stage: int, kv: int) -> Price:
         layers = [(count, self.layer(kind, kv)) for kind, count in self.compositions[stage].items()]
-        return add_up([(1, extra) for extra in self.extras[stage]] + layers)
+        overhead = self.x.chip.pass_overhead if isinstance(self.x.chip, Roofline) else 0.0
+        once = Price(seconds=overhead, overhead=overhead)
+        return add_up([(1, once)] + [(1, extra) for extra in self.extras[stage]] + layers)
 
     def stages(self, kv: int) -> list[Price]:
         prices: list[Price] = []
@@ -533,7 +568,11 @@ def slowest(stages: list[Price]) -> int:
 
 
 def phase_fields(p: Price) -> dict[str, Any]:
-    values = (p.compute, p.memory, p.memory_bound, sum(p.comm.values()), p.read_bytes, p.write_bytes, p.energy)
+    operations, bound = (None if one is None else list(one.values()) for one in (p.operations, p.bound_operations))
+    values = (
+        p.compute, p.memory, p.memory_bound, sum(p.comm.values()), p.read_bytes, p.write_bytes, p.energy, p.overhead,
+        operations, bound,
+    )  # fmt: skip
     return dict(zip(PHASE_FIELDS, values, strict=True)) | {"comm": p.comm}
 
 
@@ -549,6 +588,13 @@ def one_pass(x: Point, phase: str, kv: int) -> dict[str, Any]:
         "bottleneck": bottleneck,
         **phase_fields(stages[bottleneck]),
     }
+
+
+def sum_named(steps: list[dict[str, float] | None]) -> dict[str, float] | None:
+    """Sum of values by name over all steps."""
+    if steps[0] is None:
+        return None
+    return {name: math.fsum(step[name] for step in steps if step) for name in steps[0]}
 
 
 def whole_decode(x: Point, reported_stage: int) -> dict[str, Any]:
@@ -568,6 +614,9 @@ def whole_decode(x: Point, reported_stage: int) -> dict[str, Any]:
         write_bytes=math.fsum(p.write_bytes for p in reported),
         energy=None if reported[0].energy is None else math.fsum(p.energy or 0.0 for p in reported),
         comm={name: math.fsum(p.comm[name] for p in reported) for name in reported[0].comm},
+        overhead=math.fsum(p.overhead for p in reported),
+        operations=sum_named([p.operations for p in reported]),
+        bound_operations=sum_named([p.bound_operations for p in reported]),
     )
     return {"time": math.fsum(periods), **phase_fields(total)}
 

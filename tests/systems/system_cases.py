@@ -124,7 +124,9 @@ def values_of(report: ss.Estimate) -> dict[str, Any]:
     for prefix in PASSES:
         phase = getattr(report, prefix)
         flat |= {f"{prefix}_{name}": getattr(phase, name) for name in ("period", "transfer", "bottleneck")}
-        flat |= {f"{prefix}_{name}": value for name, value in vars(phase.stage).items() if name != "collectives"}
+        flat |= {f"{prefix}_{name}": value for name, value in vars(phase.stage).items() if isinstance(value, float)}
+        flat[f"{prefix}_operation_time"] = list(phase.stage.operations.values())
+        flat[f"{prefix}_operation_memory_bound_time"] = list(phase.stage.memory_bound_operations.values())
         flat[f"{prefix}_collective_time"] = [phase.stage.collectives[name] for name in COLLECTIVES]
         for name in ("imbalance", "pairs", "active_experts"):
             flat[f"{prefix}_{name}"] = math.nan if phase.experts is None else getattr(phase.experts, name)
@@ -342,6 +344,8 @@ def systems(
     most: int = 24,
     model: st.SearchStrategy[dict[str, Any]] | None = None,
     several: str = "",
+    chip: st.SearchStrategy[dict[str, Any]] | None = None,
+    overlaps: tuple[str, ...] = ("stage-roofline", "serial"),
 ) -> System:
     """Whole design points of several devices, nearly all of which can be."""
     chosen = draw(models(layers=9) if model is None else model)
@@ -351,15 +355,15 @@ def systems(
     widths = ("weight_bytes", "kv_read_bytes", "kv_write_bytes", "activation_bytes")
     return {
         "model": chosen,
-        "chip": draw(chips()),
+        "chip": draw(chips() if chip is None else chip),
         "precision": {name: draw(st.sampled_from(WIDTHS)) for name in widths},
         "memory": draw(memories()),
         "plan": plan,
         **load,
         "frequency_hz": draw(ODD_HERTZ),
-        "overlap": draw(st.sampled_from(["stage-roofline", "serial"])),
+        "overlap": draw(st.sampled_from(overlaps)),
         "comm_overlap": draw(st.sampled_from(["none", "full"])),
-        "routing": draw(st.sampled_from(["balanced", "random"])),
+        "routing": draw(st.sampled_from(["balanced", "random", "expected"])),
         "include_lm_head": draw(st.booleans()),
         "noc": draw(nocs(math.prod(plan[name] for name in PARALLEL), link_model)),
         "link_model": link_model,

@@ -4,7 +4,7 @@ from types import FunctionType
 
 import numpy as np
 
-from stacksweep.kernels import outputs, point, report, validity
+from stacksweep.kernels import outputs, point, report, roofline, roofline_report, validity
 from stacksweep.kernels._compile import kernel
 from stacksweep.kernels.comm import price_network
 from stacksweep.kernels.cycles import up
@@ -62,8 +62,9 @@ def price_block(tables, loads, machine_inputs, scratch, wanted, needs, results, 
     scratch : tuple of arrays
         Room for rows of `rows.MACHINE` (machine), reasons (loads), rows of `rows.EXPERTS` (loads, 2), `rows.WORK`
         (`rows.KINDS`), `rows.EXTRAS` (1), `rows.ITEM` (2, `rows.ITEMS`), `rows.STEPS` (`rows.KINDS`), prices of the
-        network (loads, 2, `rows.COMM_SLOTS`, 2), its rates and patterns (`comm.price_network`). They come from
-        outside, since a record does not keep the array alive that it is a part of.
+        network (loads, 2, `rows.COMM_SLOTS`, 2), its rates and patterns (`comm.price_network`), rows of
+        `rows.OPERATION` (2, `rows.ITEMS`, `rows.OPERATIONS`) and `rows.MACHINE` (1). They come from outside, since a
+        record does not keep the array alive that it is a part of.
     wanted : int array, (rows,)
         Number of the output (`outputs.OUTPUTS`) that each row of `results` takes.
     needs : tuple of bool
@@ -73,7 +74,7 @@ def price_block(tables, loads, machine_inputs, scratch, wanted, needs, results, 
     reasons, warnings : uint8 arrays, (shared, load, machine)
     """
     models, chips, plans, stages, keys, counted, network, dispatch_keys, dispatch_rows = tables
-    machines, load_reasons, experts, works, extras, items, steps, comm, rates, prices = scratch
+    machines, load_reasons, experts, works, extras, items, steps, comm, rates, prices, operations, devices = scratch
     footprint, prefill, prefill_details, first, first_details, decode, decode_details, loads_of_experts, energy = needs
     first = first or decode
     passes = prefill or first or energy
@@ -102,6 +103,8 @@ def price_block(tables, loads, machine_inputs, scratch, wanted, needs, results, 
             plan = plans[load.plan]
             model = models[plan.model]
             chip = chips[plan.chip]
+            by_peaks = chip.roofline
+            overhead = load.pass_overhead if by_peaks else 0.0
             bits = 0
             n_active = 0
             whole, start, stop = plan.stages_start, plan.stages_start + 1, plan.stages_stop
@@ -126,12 +129,38 @@ def price_block(tables, loads, machine_inputs, scratch, wanted, needs, results, 
                             layer = MOE_LAYER if moe else DENSE_LAYER
                             items[PREFILL, item].comm = comm[at, PREFILL, layer, 0]
                             items[DECODE, item].comm = comm[at, DECODE, layer, 0]
+                            if by_peaks:
+                                for phase in range(2):
+                                    roofline.layer_operations(
+                                        model,
+                                        plan,
+                                        load,
+                                        moe,
+                                        experts[at, phase],
+                                        phase == PREFILL,
+                                        works[item],
+                                        operations[phase, item],
+                                    )
                             noc_energy += stages[whole, item] * comm[at, DECODE, layer, 1]
                 noc_energy /= plan.pp * micro_batch
                 if np.isnan(load.l1_pj_per_bit):
                     noc_energy = np.nan
                 values[outputs.NOC_ENERGY_PER_TOKEN] = noc_energy
                 extras_work(model, chip, plan, load, extras[0])
+                if by_peaks:
+                    roofline.embedding_operation(extras[0], True, operations[PREFILL, EMBEDDING])
+                    roofline.embedding_operation(extras[0], False, operations[DECODE, EMBEDDING])
+                    asked = load.include_lm_head > 0.0
+                    always_first = asked or model.moe_composition > 0.0
+                    roofline.head_operation(model, plan, load, always_first, True, operations[PREFILL, HEAD])
+                    roofline.head_operation(model, plan, load, asked, False, operations[DECODE, HEAD])
+                else:
+                    for output in (
+                        outputs.PREFILL + outputs.PASS_DETAILS,
+                        outputs.FIRST_DECODE + outputs.PASS_DETAILS,
+                        outputs.DECODE,
+                    ):
+                        roofline_report.no_operations(values, output)
             if footprint and n_active > 0:
                 # the stage that holds most, the first of equals
                 weights = kv = 0.0
@@ -175,7 +204,28 @@ def price_block(tables, loads, machine_inputs, scratch, wanted, needs, results, 
                 values[outputs.CLOCK_SCALE] = machine.clock_scale
                 values[outputs.PEAK_BANDWIDTH] = machine.peak_bandwidth
                 values[outputs.CONNECTIVITY_EFFICIENCY] = machine.connectivity_efficiency
-                if passes and machine.wave != wave:
+                if passes and by_peaks:
+                    if machine.wave != wave:
+                        wave = machine.wave
+                        for j in range(n_active):
+                            roofline.round_operations(operations[PREFILL, active[j]], wave)
+                            roofline.round_operations(operations[DECODE, active[j]], wave)
+                    roofline.device_row(machine, load, devices[0])
+                    machine = devices[0]
+                    for j in range(n_active):
+                        item = active[j]
+                        seconds = 0.0
+                        layer = MOE_LAYER if item % 2 == 1 else DENSE_LAYER
+                        if item < KINDS:
+                            seconds = load.layer_overhead
+                        for phase in range(2):
+                            hidden = comm[at, phase, layer, 0] if item < KINDS else 0.0
+                            roofline.item_row(operations[phase, item], machine, seconds, hidden, items[phase, item])
+                        if item < KINDS and sums:
+                            roofline.step_rows(
+                                operations[DECODE, item], plan, load, machine, seconds, works[item], steps[item]
+                            )
+                elif passes and machine.wave != wave:
                     wave = machine.wave
                     for j in range(n_active):
                         item = active[j]
@@ -211,11 +261,22 @@ def price_block(tables, loads, machine_inputs, scratch, wanted, needs, results, 
                             slowest = seconds
                             bottleneck = stage
                     transfer = comm[at, phase, TRANSFER, 0]
-                    values[output + outputs.LATENCY] = latency + (plan.pp - 1.0) * transfer
-                    values[output + outputs.PERIOD] = slowest + transfer
+                    values[output + outputs.LATENCY] = latency + (plan.pp - 1.0) * transfer + plan.pp * overhead
+                    values[output + outputs.PERIOD] = slowest + transfer + overhead
                     values[output + outputs.TRANSFER_TIME] = transfer
                     values[output + outputs.BOTTLENECK] = stages[bottleneck, STAGE_INDEX]
                     if (phase == PREFILL and prefill_details) or (phase == DECODE and first_details):
+                        if by_peaks:
+                            roofline_report.pass_details(
+                                operations[phase],
+                                stages[bottleneck],
+                                load,
+                                machine,
+                                comm[at, phase],
+                                values,
+                                output + outputs.PASS_DETAILS,
+                            )
+                            continue
                         report.pass_details(
                             items[phase],
                             stages[bottleneck],
@@ -250,20 +311,39 @@ def price_block(tables, loads, machine_inputs, scratch, wanted, needs, results, 
                         seconds = pipeline_steps(
                             stages, start, stop, works, steps, items[DECODE], machine, plan, load, stack, before, after
                         )
-                    seconds += comm[at, DECODE, TRANSFER, 0] * load.output_seq_len
+                    seconds += (comm[at, DECODE, TRANSFER, 0] + overhead) * load.output_seq_len
                     values[outputs.DECODE_TIME] = seconds
                     values[outputs.TPS] = micro_batch * load.output_seq_len / seconds
                     values[outputs.TPS_PER_SEQUENCE] = load.output_seq_len / (plan.pp * seconds)
-                if decode_details:
+                if energy:
+                    devices_of_stage = plan.tp * plan.cp * plan.dp
+                    if by_peaks:
+                        spent = roofline_report.decode_dram_energy(
+                            operations[DECODE], works, steps, stages[whole], plan, load, machine
+                        )
+                    else:
+                        spent = report.decode_dram_energy(
+                            works, steps, items[DECODE], stages[whole], plan, load, machine
+                        )
+                    per_token = devices_of_stage * spent / (micro_batch * load.output_seq_len)
+                    values[outputs.DRAM_ENERGY_PER_TOKEN] = per_token
+                    values[outputs.ENERGY_PER_TOKEN] = (per_token + noc_energy) * 1e-12
+                if decode_details and by_peaks:
+                    roofline_report.decode_details(
+                        operations[DECODE],
+                        works,
+                        steps,
+                        stages[bottleneck],
+                        plan,
+                        load,
+                        machine,
+                        comm[at, DECODE],
+                        values,
+                    )
+                elif decode_details:
                     # of the stage that is the bottleneck of the first step
                     report.decode_details(
                         works, steps, items[DECODE], stages[bottleneck], plan, load, machine, comm[at, DECODE], values
                     )
-                if energy:
-                    devices = plan.tp * plan.cp * plan.dp
-                    spent = report.decode_dram_energy(works, steps, items[DECODE], stages[whole], plan, load, machine)
-                    per_token = devices * spent / (micro_batch * load.output_seq_len)
-                    values[outputs.DRAM_ENERGY_PER_TOKEN] = per_token
-                    values[outputs.ENERGY_PER_TOKEN] = (per_token + noc_energy) * 1e-12
                 for row in range(wanted.size):
                     results[row, s, r, i] = values[wanted[row]]

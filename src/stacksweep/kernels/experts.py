@@ -1,5 +1,5 @@
 """
-Load of the busiest expert-parallel rank under balanced, random or recorded routing.
+Load of the busiest expert-parallel rank under balanced, random, expected or recorded routing.
 
 The statistics are DeepStack's (tile-ai/DeepStack; Mo et al., arXiv:2604.04750). Loads of fewer than 4096 tokens are
 counted from rows of expert ids (`stacksweep.moe` builds that table); larger ones follow in closed form.
@@ -21,7 +21,8 @@ DISPATCHED_TOKENS = 8192
 """From this many micro-batch tokens on the dispatch is uniform instead of counted."""
 
 BALANCED = -1
-"""Group of balanced routing; others number what counted loads depend on."""
+EXPECTED = -2
+"""Groups of balanced and of expected routing; others number what counted loads depend on."""
 
 
 def load_key(group: Any, phase: Any, micro_batch: Any, query: Any) -> Any:
@@ -82,9 +83,12 @@ def expert_load(model, plan, load, blen, query, out):
     local = experts / ep
     out.tokens = up(group_tokens, ep)
     balanced_pairs = up(group_tokens * top_k, ep)
-    if plan.routing_group == BALANCED:
+    if plan.routing_group == BALANCED or plan.routing_group == EXPECTED:
         out.pairs = balanced_pairs
         out.active = local
+        if plan.routing_group == EXPECTED:
+            # each token misses an expert with probability 1 - top_k / experts
+            out.active *= -np.expm1(group_tokens * np.log1p(-top_k / experts))
         out.blocks = local * up(up(group_tokens * top_k, experts), blen)
         out.imbalance = 1.0
     elif micro_batch * query >= COUNTED_TOKENS:

@@ -78,6 +78,7 @@ def machine_row(m, out):
     """Derive the row of `rows.MACHINE` that belongs to the row `m` of `rows.MACHINE_INPUT`."""
     out.reason = VALID
     out.serial = m.serial
+    out.by_operation = m.by_operation
     out.comm_hidden = m.comm_hidden
     out.buffering_limited = False
     out.clock_scale = 1.0

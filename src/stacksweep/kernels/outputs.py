@@ -1,6 +1,6 @@
 """Numbering of the real-valued results that the point kernel writes."""
 
-from stacksweep.kernels.rows import COLLECTIVES
+from stacksweep.kernels.rows import COLLECTIVES, OPERATIONS
 
 DETAILS = (
     "compute_time",
@@ -11,11 +11,17 @@ DETAILS = (
     "write_bytes",
     "dram_energy",
     *(f"{collective}_time" for collective in COLLECTIVES),
+    "overhead_time",
+    *(f"{operation}_operation_time" for operation in OPERATIONS),
+    *(f"{operation}_operation_memory_bound_time" for operation in OPERATIONS),
 )
 """What is reported of a stage, in the order of its results."""
 
 COMM_TIME = DETAILS.index("comm_time")
 COLLECTIVE_TIMES = COMM_TIME + 4
+OVERHEAD_TIME = DETAILS.index("overhead_time")
+OPERATION_TIMES = OVERHEAD_TIME + 1
+OPERATION_BOUND_TIMES = OPERATION_TIMES + len(OPERATIONS)
 
 PASS = ("latency", "period", "transfer", "bottleneck", *DETAILS)
 """What is reported of one pass through the pipeline."""

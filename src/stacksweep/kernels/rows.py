@@ -67,6 +67,20 @@ RATE_FIELDS = tuple(
 )
 """Rates of a network in the order of `deepstack_noc.cost.RATES`: s, byte/s, byte/s, pJ/bit."""
 
+ROOFLINE_FIELDS = (
+    "weight_peak",
+    "cache_peak",
+    "compute_efficiency",
+    "memory_efficiency",
+    "layer_overhead",
+    "pass_overhead",
+    "activation_cache",
+)
+"""Of a roofline chip: FLOP/s of operations on weights and on the KV cache, shares, seconds, bytes; NaN of others."""
+
+QUERY_TILE = 128
+"""Rows of queries for which a roofline chip reads the KV cache once in prefill."""
+
 MEMORY_FIELDS = (
     "layers",
     "connected_layers",
@@ -108,7 +122,7 @@ def _floats(*names: str) -> list[tuple[str, str]]:
 
 
 MODEL = np.dtype(_floats(*MODEL_FIELDS))
-CHIP = np.dtype(_floats("mlen", "blen", "vlen", "hlen", "sram", "prefetch", *INSTRUCTIONS))
+CHIP = np.dtype([*_floats("mlen", "blen", "vlen", "hlen", "sram", "prefetch", *INSTRUCTIONS), ("roofline", "?")])
 PLAN = np.dtype(
     [
         *(
@@ -125,12 +139,13 @@ A model on a chip under a plan. Of the pipeline's stages the whole comes first; 
 trace, infinite without one.
 """
 
-LOAD = np.dtype([("plan", "i8"), *_floats(*LOAD_FIELDS, *RATE_FIELDS)])
+LOAD = np.dtype([("plan", "i8"), *_floats(*LOAD_FIELDS, *RATE_FIELDS, *ROOFLINE_FIELDS)])
 MACHINE_INPUT = np.dtype(
     [
         ("stacked", "?"),
         ("wave_quantization", "?"),
         ("serial", "?"),
+        ("by_operation", "?"),
         ("comm_hidden", "?"),
         *_floats("frequency_hz", *MEMORY_FIELDS),
     ]
@@ -140,6 +155,7 @@ MACHINE = np.dtype(
         ("reason", "i8"),
         ("buffering_limited", "?"),
         ("serial", "?"),
+        ("by_operation", "?"),
         ("comm_hidden", "?"),
         *_floats(
             "peak_bandwidth",
@@ -209,6 +225,19 @@ STEPS = np.dtype(_floats("fixed", "cycles", "kv_read", "slope", "low", "high"))
 """
 All decode steps of a kind of layer: bytes of a step that do not depend on the attended tokens x, cycles and KV bytes of
 all steps, and the lines `low + slope * x` and `high + slope * x` that enclose the cycles of a step.
+"""
+
+OPERATIONS = ("embedding", "qkv", "attention", "out", "ffn", "router", "experts", "lm_head")
+"""Operations of a roofline chip, in the order of their results."""
+
+EMBED, QKV, ATTENTION, OUT, FFN, ROUTER, EXPERT, LM_HEAD = range(len(OPERATIONS))
+
+OPERATION = np.dtype(
+    _floats("seconds", "weights", "cache_read", "cache_write", "rows_read", "rows_write", "read", "write")
+)
+"""
+One operation of an item in one pass on a roofline chip: seconds of compute at full clock, bytes of its streams (weights,
+KV cache, rows of activations), and all bytes read and written after rounding to waves.
 """
 
 COLLECTIVES = (

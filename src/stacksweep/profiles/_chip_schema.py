@@ -77,12 +77,12 @@ def read_plena(document: Document) -> PlenaContent:
     if "ANALYTIC" in document.data:
         named, tables = _settings(document)
         validated(_Sizes, document, named, "ANALYTIC.CONFIG.")
-        element_bytes = _element_bytes(document, tables, "ANALYTIC.PRECISION.", None)
+        stored = element_bytes(document, tables, "ANALYTIC.PRECISION.", None)
     else:
         named = _flat(document)
         validated(_Sizes, document, named)
-        element_bytes = _element_bytes(document, named, "", DEFAULT_BYTES)
-    return PlenaContent({name: value for name, value in named.items() if _is_constant(name, value)}, element_bytes, isa)
+        stored = element_bytes(document, named, "", DEFAULT_BYTES)
+    return PlenaContent({name: value for name, value in named.items() if _is_constant(name, value)}, stored, isa)
 
 
 def _is_constant(name: str, value: object) -> bool:
@@ -129,10 +129,25 @@ def _table(document: Document, place: str, table: Any) -> dict[str, Any]:
     return table
 
 
-def _element_bytes(
-    document: Document, tables: Mapping[str, Any], place: str, default: float | None
-) -> dict[str, float]:
-    """Bytes per element: a number at the top of the profile, or the storage format of its table."""
+def element_bytes(document: Document, tables: Mapping[str, Any], place: str, default: float | None) -> dict[str, float]:
+    """Read bytes per element: a number at the top of the profile, or the storage format of its table.
+
+    Parameters
+    ----------
+    document : Document
+        The profile, which may give numbers.
+    tables : Mapping
+        Where its tables of formats are.
+    place : str
+        Where `tables` stand in the profile, with a dot at its end.
+    default : float or None
+        Bytes where neither is given; None where one must be.
+
+    Raises
+    ------
+    ProfileError
+        If something is missing, given twice, or no storage format.
+    """
     given: dict[str, Any] = {}
     for name, table in TABLES.items():
         location = f"{place}{table}"
@@ -148,5 +163,5 @@ def _element_bytes(
         elif default is not None:
             given[name] = default
         else:
-            document.missing(location, "the table of a storage format")
+            document.missing(location, f"the table of a storage format, or a number as {name}")
     return validated(_ElementBytes, document, given).model_dump()

@@ -1,15 +1,19 @@
-"""Chip profiles: sizes, instruction cycles and storage precision of a PLENA chip."""
+"""Chip profiles: a PLENA chip with sizes, instruction cycles and storage precision, or a roofline chip."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from stacksweep.profiles.base import ProfileError, Provenance
 from stacksweep.profiles.isa import PIPELINED, ExpressionError, UnknownNameError, cycles
+from stacksweep.profiles.roofline import RooflineChip, roofline_chip
 from stacksweep.profiles.source import Document, read_document
+
+KINDS = ("plena", "roofline")
+"""Kinds of chip; a profile without a kind is a PLENA chip."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,7 @@ class ChipProfile:
     provenance: Provenance = field(compare=False)
     constants: Mapping[str, int] = field(hash=False)
     isa: Mapping[str, str] = field(hash=False)
+    kind: ClassVar[str] = "plena"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the profile with PLENA's flat names; loading it gives an equal profile."""
@@ -66,25 +71,29 @@ class ChipProfile:
         return document
 
 
+Chip = ChipProfile | RooflineChip
+"""A chip of either kind."""
+
+
 def load_chip(
-    source: str | os.PathLike[str] | Mapping[str, Any] | ChipProfile,
+    source: str | os.PathLike[str] | Mapping[str, Any] | Chip,
     isa: str | os.PathLike[str] | Mapping[str, Any] | None = None,
-) -> ChipProfile:
+) -> Chip:
     """Load a chip profile.
 
     Parameters
     ----------
-    source : str, path, Mapping or ChipProfile
+    source : str, path, Mapping, ChipProfile or RooflineChip
         A bundled name, the path of a TOML file in the layout of PLENA's settings (or of a JSON file), content in that
         layout, or flat content by PLENA's names: ``{"MLEN": 2048, ..., "VECTOR_ADD_CYCLES": 1}``, optionally with
         `weight_bytes`, `kv_read_bytes`, `kv_write_bytes` and `activation_bytes` (1.125 each without them) and an ISA
-        library as `isa`. A profile is returned as it is.
+        library as `isa`; or a profile of kind "roofline". A profile is returned as it is.
     isa : str, path or Mapping, optional
         An ISA library, ``{"M_MM": {"pipelined": "BLEN"}, ...}``, whose expressions replace the profile's.
 
     Returns
     -------
-    ChipProfile
+    ChipProfile or RooflineChip
         The checked profile.
 
     Raises
@@ -95,11 +104,23 @@ def load_chip(
     library = None if isa is None else read_document(isa, "ISA library")
     if isinstance(source, ChipProfile):
         return source if library is None else _with_library(source, library)
+    if isinstance(source, RooflineChip):
+        return _without_library(source, library)
     document = read_document(source, "chip profile", "chips")
     kind = document.data.pop("kind", "plena")
-    if kind != "plena":
-        document.fail("kind", kind, "'plena' or no kind")
+    if kind not in KINDS:
+        document.fail("kind", kind, "'plena', 'roofline' or no kind")
+    if kind == "roofline":
+        return _without_library(roofline_chip(document), library)
     return _plena_chip(document, library)
+
+
+def _without_library(chip: RooflineChip, library: Document | None) -> RooflineChip:
+    if library is not None:
+        raise ProfileError(
+            f"chip profile {chip.name!r}: is a roofline chip, which has no instructions for an ISA library"
+        )
+    return chip
 
 
 def _plena_chip(document: Document, library: Document | None) -> ChipProfile:

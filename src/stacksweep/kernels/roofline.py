@@ -1,0 +1,181 @@
+"""
+Work and time of roofline chips: FLOP and bytes of each operation against the peaks of the chip and its memory.
+
+A layer, the embedding or the LM head is an item like those of other chips (`point`), and so are its rows: what is
+filled here are seconds of compute at full clock instead of cycles, and bytes. Of all operations only the attention of
+a decode step depends on the attended tokens; it is the part of a row that varies, all others are its base.
+"""
+
+from stacksweep.kernels import decode
+from stacksweep.kernels._compile import kernel
+from stacksweep.kernels.cycles import up
+from stacksweep.kernels.decode import round_up
+from stacksweep.kernels.layers import kv_heads_of_device, sequences
+from stacksweep.kernels.point import attended_range
+from stacksweep.kernels.rows import ATTENTION, EMBED, EXPERT, FFN, LM_HEAD, OPERATIONS, OUT, QKV, ROUTER
+
+
+@kernel
+def clear(operations):
+    """Take all operations of an item away."""
+    for number in range(len(OPERATIONS)):
+        one = operations[number]
+        one.seconds = one.weights = one.cache_read = one.cache_write = one.rows_read = one.rows_write = 0.0
+
+
+@kernel
+def move_rows(inputs, outputs, load, prefill, one):
+    """Note the activations that an operation of the prefill reads and writes, unless the chip can keep them."""
+    nbytes = (inputs + outputs) * load.activation_bytes
+    moved = prefill and nbytes > load.activation_cache
+    one.rows_read = inputs * load.activation_bytes if moved else 0.0
+    one.rows_write = outputs * load.activation_bytes if moved else 0.0
+
+
+@kernel
+def product(rows, weights, inputs, outputs, load, prefill, one):
+    """Fill an operation that multiplies each of `rows` rows with `weights` elements of a matrix."""
+    one.seconds = 2.0 * rows * weights / (load.weight_peak * load.compute_efficiency)
+    one.weights = weights * load.weight_bytes
+    move_rows(inputs, outputs, load, prefill, one)
+
+
+@kernel
+def causal_pairs(tokens, window):
+    """Pairs of a token and one that it attends to in a prompt: itself and those before it, `window` at the most."""
+    full = min(tokens, window)
+    return full * (full + 1.0) / 2.0 + (tokens - full) * full
+
+
+@kernel
+def layer_operations(model, plan, load, moe, experts, prefill, work, operations):
+    """
+    Fill the operations of one kind of layer in one phase; `work` is its row of `layers.layer_work`.
+
+    With `prefill` false they are those of the first decode step, and the row takes up how they vary.
+    """
+    clear(operations)
+    h = model.hidden_size
+    b = sequences(plan, load)
+    t = b * up(load.input_seq_len, plan.cp) if prefill else b
+    queries = model.heads / plan.tp * model.head_dim
+    cached = kv_heads_of_device(model, plan) * model.head_dim
+    projected = queries + 2.0 * cached
+    product(t, h * projected, t * h, t * projected, load, prefill, operations[QKV])
+    product(t, queries * h, t * queries, t * h, load, prefill, operations[OUT])
+
+    attention = operations[ATTENTION]
+    per_pair = 4.0 * queries / (load.cache_peak * load.compute_efficiency)
+    if prefill:
+        attention.seconds = per_pair * b * causal_pairs(load.input_seq_len, work.kv_cap) / plan.cp
+        attention.cache_read, attention.cache_write = work.prefill_kv_read, work.prefill_kv_write
+    else:
+        first, _ = attended_range(plan, load)
+        work.per_mlen, work.mlen = per_pair * b, 1.0
+        work.per_blen = work.per_vlen = work.per_vlen_and_sink = 0.0
+        attention.seconds = work.per_mlen * min(first, work.kv_cap)
+        attention.cache_read = work.kv_elements * min(first, work.kv_cap) * work.kv_width
+        attention.cache_write = work.decode_kv_write
+    move_rows(t * projected, t * queries, load, prefill, attention)
+
+    if moe:
+        expert = 3.0 * h * up(model.expert_width, plan.moe_tp)
+        n, pairs = experts.tokens, experts.pairs
+        product(n, h * model.experts, n * h, n * model.experts, load, prefill, operations[ROUTER])
+        product(pairs, expert, pairs * h, pairs * h, load, prefill, operations[EXPERT])
+        operations[EXPERT].weights *= experts.active
+    else:
+        ffn = 3.0 * h * up(model.intermediate_size, plan.tp)
+        product(t, ffn, t * h, t * h, load, prefill, operations[FFN])
+
+
+@kernel
+def embedding_operation(extras, happens, operations):
+    """Fill the lookup of the embedding, `extras` a row of `layers.extras_work`."""
+    clear(operations)
+    if happens:
+        operations[EMBED].rows_read = extras.embedding_bytes
+
+
+@kernel
+def head_operation(model, plan, load, happens, prefill, operations):
+    """Fill the LM head of one row of each sequence."""
+    clear(operations)
+    if happens:
+        b = sequences(plan, load)
+        vocabulary = up(model.vocab_size, plan.tp)
+        weights = model.hidden_size * vocabulary
+        product(b, weights, b * model.hidden_size, b * vocabulary, load, prefill, operations[LM_HEAD])
+
+
+@kernel
+def round_operations(operations, wave):
+    """Round each stream of each operation to waves of its own."""
+    for number in range(len(OPERATIONS)):
+        one = operations[number]
+        one.read = round_up(one.weights, wave) + round_up(one.cache_read, wave) + round_up(one.rows_read, wave)
+        one.write = round_up(one.cache_write, wave) + round_up(one.rows_write, wave)
+
+
+@kernel
+def device_row(machine, load, out):
+    """Fill a row of `rows.MACHINE`: a machine as operations find it, seconds of compute in place of cycles."""
+    out.reason, out.buffering_limited = machine.reason, machine.buffering_limited
+    out.serial, out.by_operation, out.comm_hidden = machine.serial, machine.by_operation, machine.comm_hidden
+    out.peak_bandwidth, out.connectivity_efficiency = machine.peak_bandwidth, machine.connectivity_efficiency
+    out.usable_bandwidth, out.clock_scale = machine.usable_bandwidth, machine.clock_scale
+    out.capacity, out.wave = machine.capacity, machine.wave
+    out.read_pj_per_bit, out.write_pj_per_bit = machine.read_pj_per_bit, machine.write_pj_per_bit
+    out.seconds_per_cycle = 1.0 / machine.clock_scale
+    out.seconds_per_byte = machine.seconds_per_byte / load.memory_efficiency
+
+
+@kernel
+def operation_times(one, device):
+    """Compute, memory and own seconds of an operation in one pass."""
+    compute = one.seconds * device.seconds_per_cycle
+    memory = (one.read + one.write) * device.seconds_per_byte
+    return compute, memory, compute + memory if device.serial else max(compute, memory)
+
+
+@kernel
+def base(operations, device, overhead, without):
+    """
+    Compute work and bytes of the operations of an item together, all but number `without`.
+
+    Under "op-roofline" both stand for the same seconds: those of the operations, each the larger of its two. An
+    overhead is added to both, so that it is added to the larger; or to one where their sum counts.
+    """
+    work = nbytes = seconds = 0.0
+    for number in range(len(OPERATIONS)):
+        if number != without:
+            one = operations[number]
+            work += one.seconds
+            nbytes += one.read + one.write
+            seconds += max(one.seconds * device.seconds_per_cycle, (one.read + one.write) * device.seconds_per_byte)
+    if device.by_operation:
+        work, nbytes = seconds / device.seconds_per_cycle, seconds / device.seconds_per_byte
+    work += overhead / device.seconds_per_cycle
+    if not device.serial:
+        nbytes += overhead / device.seconds_per_byte
+    return work, nbytes
+
+
+@kernel
+def item_row(operations, device, overhead, comm, item):
+    """Fill a row of `rows.ITEM` that takes as long as the operations, an overhead and collectives."""
+    item.cycles, item.read = base(operations, device, overhead, -1)
+    item.write = 0.0
+    # the overhead comes after what hides behind collectives
+    item.comm = comm + overhead if device.comm_hidden else comm
+
+
+@kernel
+def step_rows(operations, plan, load, device, overhead, work, steps):
+    """Fill the rows of `rows.WORK` and `rows.STEPS` that take as long as a layer in each decode step."""
+    first, last = attended_range(plan, load)
+    work.decode_base, others = base(operations, device, overhead, ATTENTION)
+    steps.fixed = others + operations[ATTENTION].write
+    steps.slope, steps.low, steps.high = work.per_mlen, work.decode_base, work.decode_base
+    steps.cycles = decode.cycles_sum(work, first, last)
+    steps.kv_read = decode.read_sum(work, device.wave, first, last)
