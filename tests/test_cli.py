@@ -136,7 +136,7 @@ def test_estimate_has_an_option_for_every_parameter():
         "sequences served together by the whole system; a whole number of at least 1 and at most 1e+09; 16 by default"
     )
     assert by_name["frequency_hz"].help == (
-        "compute clock before thermal derating (s-1); a number of at least 1e-12 and at most 1e+24; 1e+09 by default"
+        "compute clock of a PLENA chip before thermal derating (s-1); a number of at least 1e-12 and at most 1e+24; 1e+09 by default"
     )
     assert by_name["model"].help.endswith("; a bundled name or a path; must be given")
 
@@ -174,7 +174,7 @@ def test_a_new_parameter_becomes_an_option():
             {**POINT, "frequency_hz": "9" * 5000},
             "frequency_hz: got inf, needs a number of at least 1e-12 and at most 1e+24",
         ),
-        ({**POINT, "overlap": "none"}, "overlap: got 'none', needs one of stage-roofline, serial"),
+        ({**POINT, "overlap": "none"}, "overlap: got 'none', needs one of stage-roofline, op-roofline, serial"),
         ({**POINT, "tp": "some"}, "tp: got 'some', needs a whole number of at least 1 and at most 1.04858e+06, or "),
         ({**POINT, "model": "llama"}, "model 'llama': neither an existing file nor a bundled name (deepseek-v3, "),
         ({**POINT, "noc": "web"}, "noc 'web' is neither a file that can be read "),
@@ -474,7 +474,7 @@ def test_sweep_refuses_a_damaged_table_of_points(spec, tmp_path, content, messag
         ("layers\n4\n", "layers: given both in points and as an argument; give it once"),
         ("input_seq_len\nnan\n", "input_seq_len: got nan, needs a whole number of at least 1"),
         ("include_lm_head\nyes\n", "include_lm_head: got 'yes', needs true or false"),
-        ("overlap\nnone\n", "overlap: got 'none', needs one of stage-roofline, serial"),
+        ("overlap\nnone\n", "overlap: got 'none', needs one of stage-roofline, op-roofline, serial"),
     ],
 )
 def test_sweep_refuses_values_of_points(spec, tmp_path, content, message):

@@ -34,7 +34,7 @@ def test_a_report_is_the_sweep_of_its_point(report: ss.Estimate):
     for phase, experts in (("prefill", "prefill"), ("first_decode", "decode"), ("decode", "decode")):
         part = getattr(report, phase)
         for field in dataclasses.fields(part.stage):
-            if field.name != "collectives":
+            if getattr(part.stage, field.name) != {} and field.name != "collectives":
                 assert getattr(part.stage, field.name) == ds[f"{phase}_{field.name}"].item(), (phase, field.name)
         for field in dataclasses.fields(part.experts):
             assert getattr(part.experts, field.name) == ds[f"{experts}_{field.name}"].item()

@@ -195,6 +195,9 @@ def test_invalid_points_hold_no_numbers(invalid: xr.Dataset, dtype: str):
         f"{phase}_{name}" for phase in ("prefill", "decode") for name in ("imbalance", "pairs", "active_experts")
     }
     for name, variable in ds.data_vars.items():
+        if "operation" in variable.dims:
+            assert np.isnan(variable).all()
+            continue
         inside = variable.values[..., ds.valid.values]
         outside = variable.values[..., ~ds.valid.values]
         if variable.dtype.kind == "f":

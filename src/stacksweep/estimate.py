@@ -31,7 +31,7 @@ class Stage:
 
     Times are seconds, `collectives` those of each collective, in all layers of the stage; `dram_energy` is pJ and NaN
     where the memory profile has no coefficients. `operations` are the seconds of each operation of a roofline chip, and
-    `memory_bound_operations` those in which DRAM takes longer than compute; NaN for other chips.
+    `memory_bound_operations` those in which DRAM takes longer than compute; other chips have none.
     """
 
     compute_time: float
@@ -275,11 +275,14 @@ def _uncharged_share(grid: Space) -> float:
 
 
 def _stage(point: xr.Dataset, prefix: str) -> Stage:
-    fields = {}
+    fields: dict[str, Any] = {}
     for name in Stage.__dataclass_fields__:
         values = point[f"{prefix}_{_NAMED.get(name, name)}"]
-        labels = values[values.dims[0]].values.tolist() if name in _NAMED else None
-        fields[name] = dict(zip(labels, values.values.tolist(), strict=True)) if labels else values.item()
+        if name in _NAMED:
+            labels, seconds = values[values.dims[0]].values.tolist(), values.values.tolist()
+            fields[name] = dict(zip(labels, seconds, strict=True)) if not math.isnan(seconds[0]) else {}
+        else:
+            fields[name] = values.item()
     return Stage(**fields)
 
 

@@ -14,8 +14,8 @@ import xarray as xr
 
 from stacksweep.columns import Array, Column
 from stacksweep.parameters import BY_NAME, PARAMETERS, Parameter, ParameterError, parameter
-from stacksweep.results import BY_NAME as RESULTS_BY_NAME
 from stacksweep.results import ALONG
+from stacksweep.results import BY_NAME as RESULTS_BY_NAME
 from stacksweep.threads import each
 
 POINT = "point"

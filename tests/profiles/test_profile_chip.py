@@ -203,7 +203,7 @@ def test_sizes_are_integers_above_zero(name: str) -> None:
             "VECTOR_SRAM_SIZE: got 1125899906842624, needs rows of VLEN (16) that hold at most",
         ),
         ({"MLEN": 2**54}, "MLEN: got 18014398509481984, needs an integer above 0 and at most 2**53"),
-        ({"kind": "roofline"}, "kind: got 'roofline', needs 'plena' or no kind"),
+        ({"kind": "gpu"}, "kind: got 'gpu', needs 'plena', 'roofline' or no kind"),
         ({"weight_byte": 2}, "weight_byte: unknown key; known here: PLENA's names in capitals, isa, weight_bytes,"),
         ({"weight_bytes": 0}, "weight_bytes: got 0, needs a finite number above 0"),
         ({"kv_read_bytes": True}, "kv_read_bytes: got true, needs a finite number above 0"),

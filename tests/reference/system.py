@@ -196,8 +196,9 @@ def evaluate(
     reason = invalid_reason(m, mem, p, batch_size, input_seq_len, routing, network)
     if reason is not None:
         return dict.fromkeys(RESULTS) | {"reason": reason}
+    c = roofline_of(chip) if chip.get("kind") == "roofline" else chip_of(chip)
     x = prepare(
-        m, roofline_of(chip) if chip.get("kind") == "roofline" else chip_of(chip), precision, mem, p, batch_size, input_seq_len, output_seq_len, frequency_hz, overlap,
+        m, c, precision, mem, p, batch_size, input_seq_len, output_seq_len, frequency_hz, overlap,
         comm_overlap, routing, include_lm_head, network,
     )  # fmt: skip
 

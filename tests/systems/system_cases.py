@@ -125,8 +125,8 @@ def values_of(report: ss.Estimate) -> dict[str, Any]:
         phase = getattr(report, prefix)
         flat |= {f"{prefix}_{name}": getattr(phase, name) for name in ("period", "transfer", "bottleneck")}
         flat |= {f"{prefix}_{name}": value for name, value in vars(phase.stage).items() if isinstance(value, float)}
-        flat[f"{prefix}_operation_time"] = list(phase.stage.operations.values())
-        flat[f"{prefix}_operation_memory_bound_time"] = list(phase.stage.memory_bound_operations.values())
+        flat[f"{prefix}_operation_time"] = list(phase.stage.operations.values()) or [math.nan]
+        flat[f"{prefix}_operation_memory_bound_time"] = list(phase.stage.memory_bound_operations.values()) or [math.nan]
         flat[f"{prefix}_collective_time"] = [phase.stage.collectives[name] for name in COLLECTIVES]
         for name in ("imbalance", "pairs", "active_experts"):
             flat[f"{prefix}_{name}"] = math.nan if phase.experts is None else getattr(phase.experts, name)

@@ -109,7 +109,7 @@ def test_pairs_of_a_prompt():
     chip = CHIP | {"compute_efficiency": 1.0}
     ds = ss.sweep(
         model=model,
-        chip=chip | {name: 2.0 for name in ("weight_bytes", "kv_read_bytes", "kv_write_bytes", "activation_bytes")},
+        chip=chip | dict.fromkeys(("weight_bytes", "kv_read_bytes", "kv_write_bytes", "activation_bytes"), 2.0),
         memory=fixed_memory(1e30),
         batch_size=2,
         input_seq_len=10,

@@ -236,8 +236,8 @@ OPERATION = np.dtype(
     _floats("seconds", "weights", "cache_read", "cache_write", "rows_read", "rows_write", "read", "write")
 )
 """
-One operation of an item in one pass on a roofline chip: seconds of compute at full clock, bytes of its streams (weights,
-KV cache, rows of activations), and all bytes read and written after rounding to waves.
+One operation of an item in one pass on a roofline chip: seconds of compute at full clock, bytes of its streams
+(weights, KV cache, rows of activations), and all bytes read and written after rounding to waves.
 """
 
 COLLECTIVES = (

@@ -163,5 +163,6 @@ def element_bytes(document: Document, tables: Mapping[str, Any], place: str, def
         elif default is not None:
             given[name] = default
         else:
-            document.missing(location, f"the table of a storage format, or a number as {name}")
+            needs = "the table of a storage format"
+            document.missing(location if place else name, needs if place else f"a number, or {needs} as {table}")
     return validated(_ElementBytes, document, given).model_dump()
