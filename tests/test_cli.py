@@ -136,7 +136,8 @@ def test_estimate_has_an_option_for_every_parameter():
         "sequences served together by the whole system; a whole number of at least 1 and at most 1e+09; 16 by default"
     )
     assert by_name["frequency_hz"].help == (
-        "compute clock of a PLENA chip before thermal derating (s-1); a number of at least 1e-12 and at most 1e+24; 1e+09 by default"
+        "compute clock of a PLENA chip before thermal derating (s-1); a number of at least 1e-12 and at most 1e+24; "
+        "1e+09 by default"
     )
     assert by_name["model"].help.endswith("; a bundled name or a path; must be given")
 
