@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 
 from stacksweep.parameters import ParameterError
-from stacksweep.profiles import ChipProfile, ModelSpec
+from stacksweep.profiles import Chip, ModelSpec
 from stacksweep.profiles.layers import Attention, Layer
 
 
-def check_priced(models: Sequence[ModelSpec], chips: Sequence[ChipProfile]) -> None:
+def check_priced(models: Sequence[ModelSpec], chips: Sequence[Chip]) -> None:
     """
     Refuse models with layers that cannot be priced.
 

@@ -71,7 +71,7 @@ SLIDING = DENSE | {"sliding_window": 700, "layer_types": ["sliding_attention"] *
 
 @pytest.mark.parametrize("comm_overlap", ["none", "full"])
 @pytest.mark.parametrize("overlap", OVERLAPS)
-@pytest.mark.parametrize("transaction", [None, 96, 100_000], ids=["bytes", "waves", "long waves"])
+@pytest.mark.parametrize("transaction", [None, 96, 30_000], ids=["bytes", "waves", "long waves"])
 @pytest.mark.parametrize(
     ("model", "plan"), [(DENSE, {"cp": 3, "pp": 2}), (SLIDING, {"tp": 2, "pp": 2})], ids=["cp", "sliding"]
 )
@@ -93,9 +93,9 @@ def test_attention_that_crosses_the_ridge(
         overlap=overlap,
         comm_overlap=comm_overlap,
     )
-    # 4 FLOP of each of the heads for a byte of each of the KV heads and its value
+    # 4 FLOP of each head for a byte of each KV head and its value; no simple ratio, so that the two never tie
     group = model["num_attention_heads"] / model["num_key_value_heads"]
-    peak = 1.0000123e11 * 0.9 * (2 * group) / 0.7 / 1.5
+    peak = 1.0000123e11 * 0.9 * (2 * group) / 0.7 / 1.4837219
     system["chip"] = CHIP | {"peak_flops": {"16": peak}}
     expected = check(system)
     attention = list(OPERATIONS).index("attention")
@@ -169,7 +169,8 @@ def test_flop_of_a_token(name: str):
     )
     flop = ds.decode_compute_time.item() * ss.load_chip("h100_sxm").peak_flops[16]
     multiplied = spec.weight_elements() - (0 if spec.tie_word_embeddings else spec.vocab_size * spec.hidden_size)
-    attention = 4 * 1000 * spec.num_attention_heads * spec.head_dim * spec.num_hidden_layers
+    (layer,) = spec.kinds
+    attention = 4 * 1000 * layer.mixer.heads * layer.mixer.key_size * spec.num_hidden_layers
     assert flop == pytest.approx(2 * multiplied + attention, rel=0.02)
 
 

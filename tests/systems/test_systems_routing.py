@@ -329,7 +329,7 @@ def test_objects_are_not_loaded(tmp_path: Path):
 
 @pytest.mark.parametrize("routing", ["uniform", "Balanced", "trace.npy", "", 3, True, 1.5, {"prefill": []}], ids=repr)
 def test_other_routings_are_refused(routing: Any):
-    refused(routing, rf"^routing: got {re.escape(repr(routing))}, needs balanced, random, a trace by name")
+    refused(routing, rf"^routing: got {re.escape(repr(routing))}, needs balanced, random, expected, a trace by name")
 
 
 # --- traces of DeepStack ---------------------------------------------------------------------------------------------
