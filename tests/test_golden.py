@@ -287,7 +287,7 @@ def test_expert_loads(blen: int):
     different = plans.different_plans(columns, devices)
     plan_table = plans.plan_rows(different, specs, routings, plans.reasons(different, specs, routings))
     assert (plan_table["reason"] == VALID).all()
-    keys, counted = moe.counted_loads(columns, different, plan_table, specs, chips, routings)
+    keys, counted = moe.counted_loads(columns, different, plan_table, specs, np.array([blen]), routings)
     assert (np.diff(keys) > 0).all()
 
     loads = np.zeros(len(some), rows.LOAD)
