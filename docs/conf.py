@@ -1,0 +1,28 @@
+"""Settings of Sphinx, which makes the site."""
+
+from datetime import UTC, datetime
+
+import stacksweep
+
+project = "stacksweep"
+author = "The stacksweep developers"
+copyright = f"{datetime.now(UTC).year}, {author}"
+version = release = stacksweep.__version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = ["_build", "examples"]
+nitpicky = False
+
+# links to headings by GitHub's rule, so that a page reads the same there
+myst_heading_anchors = 4
+
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+napoleon_google_docstring = False
+napoleon_use_rtype = False
+python_maximum_signature_line_length = 88
+
+html_theme = "furo"
+html_title = f"stacksweep {release}"
+html_show_sourcelink = False
+html_copy_source = False
