@@ -8,7 +8,6 @@ A warning of Sphinx is an error.
 """
 
 import argparse
-import runpy
 import shutil
 import sys
 import tempfile
@@ -28,14 +27,14 @@ def main() -> int:
 
 
 def make_pages() -> None:
-    """Write the reference page, run the examples, and keep the figures that the blocks of the pages draw."""
+    """Write the reference page, and keep the figures that the blocks of the pages draw."""
+    import matplotlib
     import pages
 
     from stacksweep.documentation import reference
 
     (HERE / "reference.md").write_text(reference(), encoding="utf-8")
-    for example in sorted((HERE / "examples").glob("*.py")):
-        runpy.run_path(str(example), run_name="__main__")
+    matplotlib.use("Agg")
     for page in pages.pages():
         with tempfile.TemporaryDirectory() as directory:
             pages.run(page, Path(directory))

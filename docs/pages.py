@@ -1,19 +1,24 @@
 """
 The code blocks of the pages: run them in order, as a reader would.
 
-A block of `python` runs in the namespace of its page; each line of a block of `console` that starts with `$ ` is a call of
-stacksweep, and the lines below are what it prints. A block of `text` right after `python` is what that prints. A block of
-`toml` or `json` becomes the file that its first line names: `# FILE`, or a comment of HTML above the block. Blocks
-without a language, and those of Sphinx in braces, are left alone.
+A block of `python` runs in the namespace of its page, and a block of `text` right after it is what it prints.
+A line of a block of `console` that starts with `$ ` calls stacksweep or an example, and the lines below are
+what that prints. A block of `toml` or `json` becomes the file that its first line names: `# FILE`, or a
+comment of HTML above the block. Formulas (no language), other text, what sets up (`bash`), and blocks of
+Sphinx (in braces) are left alone.
 """
 
 import contextlib
 import io
 import re
+import runpy
 import shlex
+import sys
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 from typer.testing import CliRunner
 
@@ -21,10 +26,12 @@ from stacksweep.cli import app
 
 DOCS = Path(__file__).resolve().parent
 
-FENCE = re.compile(r"^(?:<!-- (?P<file>\S+) -->\n)?```(?P<language>\S*)[^\n]*\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(
+    r"^(?:<!-- (?P<file>\S+) -->\n)?```(?P<language>\S*)[^\n]*\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL
+)
 """A block, its language, and the name of its file where a comment above gives one."""
 
-LEFT_ALONE = {"", "text"}
+LEFT_ALONE = {"", "text", "bash"}
 
 
 class Printed(NamedTuple):
@@ -69,7 +76,7 @@ def _run(page: Path) -> Iterator[Printed]:
     text = page.read_text(encoding="utf-8")
     namespace: dict[str, Any] = {"__name__": "__main__"}
     blocks = list(FENCE.finditer(text))
-    for block, after in zip(blocks, [*blocks[1:], None], strict=True):
+    for block, after in zip_longest(blocks, blocks[1:]):
         language, body = block["language"], block["body"]
         if language == "python":
             follows = after is not None and after["language"] == "text" and text[block.end() : after.start()] == "\n"
@@ -93,13 +100,22 @@ def _python(body: str, namespace: dict[str, Any], page: Path) -> list[str]:
 def _commands(body: str) -> Iterator[Printed]:
     for call in re.split(r"^\$ ", body.replace("\\\n", " "), flags=re.MULTILINE)[1:]:
         command, _, expected = call.partition("\n")
-        name, *arguments = shlex.split(command)
-        if name != "stacksweep":
-            raise ValueError(f"{command!r} is no call of stacksweep")
-        done = CliRunner().invoke(app, arguments, prog_name=name)
-        if done.exception is not None and not isinstance(done.exception, SystemExit):
-            raise done.exception
-        yield Printed(command, _lines(expected), _lines(done.output))
+        yield Printed(command, _lines(expected), _lines(_command(shlex.split(command))))
+
+
+def _command(words: list[str]) -> str:
+    match words:
+        case ["stacksweep", *arguments]:
+            done = CliRunner().invoke(app, arguments, prog_name="stacksweep")
+            if done.exception is not None and not isinstance(done.exception, SystemExit):
+                raise done.exception
+            return done.output
+        case ["python", script, *arguments]:
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out), mock.patch.object(sys, "argv", [script, *arguments]):
+                runpy.run_path(str(DOCS.parent / script), run_name="__main__")
+            return out.getvalue()
+    raise ValueError(f"{shlex.join(words)!r} calls neither stacksweep nor an example")
 
 
 def _lines(text: str) -> list[str]:

@@ -1,17 +1,19 @@
 """The documentation is in step with the package, its examples run, and its links lead somewhere."""
 
 import re
-import runpy
 from pathlib import Path
 
 import pytest
 
+import deepstack_noc as dn
+import stacksweep as ss
 from stacksweep.documentation import reference
 from stacksweep.parameters import PARAMETERS
 from stacksweep.results import RESULTS
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "benchmarks").glob("*.md")]
+SITE = [page for page in (ROOT / "docs").rglob("*.md") if "_build" not in page.parts]
+PAGES = [*ROOT.glob("*.md"), *SITE, *(ROOT / "benchmarks").glob("*.md"), *(ROOT / "DeepStack").glob("*.md")]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
@@ -45,9 +47,24 @@ def test_links_lead_somewhere(page):
     assert broken == []
 
 
-def test_figure_of_the_readme(tmp_path):
-    script = ROOT / "docs" / "examples" / "stack_height.py"
-    picture = tmp_path / "stack_height.png"
-    runpy.run_path(str(script))["draw"](picture)
-    assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-    assert (ROOT / "docs" / "figures" / "stack_height.png").is_file()
+@pytest.mark.parametrize(("page", "package"), [("api.md", ss), ("network.md", dn)], ids=["stacksweep", "deepstack_noc"])
+def test_every_public_name_is_described(page, package):
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    described = re.findall(r"^\.\. auto(?:function|class|exception|data):: (\w+)", text, re.MULTILINE)
+    assert sorted(described) == sorted(name for name in package.__all__ if name != "__version__")
+
+
+def test_every_page_can_be_reached():
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    listed = re.findall(
+        r"^[\w/]+$", "".join(re.findall(r"```{toctree}\n.*?\n\n(.*?)```", index, re.DOTALL)), re.MULTILINE
+    )
+    pages = {page.relative_to(ROOT / "docs").with_suffix("").as_posix() for page in SITE}
+    assert sorted(listed) == sorted(pages - {"index"})
+
+
+def test_every_example_is_shown():
+    text = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")
+    scripts = sorted(path.name for path in (ROOT / "docs" / "examples").glob("*.py"))
+    assert sorted(re.findall(r"^\$ python docs/examples/(\S+)", text, re.MULTILINE)) == scripts
+    assert sorted(re.findall(r"{literalinclude} examples/(\S+)", text)) == scripts

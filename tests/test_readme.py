@@ -2,6 +2,7 @@
 
 import math
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,9 @@ from stacksweep.spec import read_spec
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
-PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = runpy.run_path(str(ROOT / "docs" / "pages.py"))
 
-BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:^```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
-"""A block of Python, and what it prints where a block of text follows at once."""
+BASH = re.compile(r"^```bash\n(.*?)\n```", re.MULTILINE | re.DOTALL)
 
 SWEEP = (
     "python3 -m venv .venv && .venv/bin/pip install -q . && "
@@ -24,25 +24,39 @@ SWEEP = (
 TESTS = 'python3 -m venv .venv && .venv/bin/pip install -q -e ".[dev]" && .venv/bin/pytest'
 
 
-def lines(text):
-    return [line.rstrip() for line in text.splitlines()]
+@pytest.mark.parametrize("page", [README, *PAGES["pages"]()], ids=lambda page: str(page.relative_to(ROOT)))
+def test_blocks_print_what_the_page_says(page, tmp_path, monkeypatch):
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    for block in PAGES["run"](page, tmp_path):
+        assert block.shown == block.expected, block.code
+    for figure in tmp_path.glob("*.png"):
+        assert figure.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+        assert (ROOT / "docs" / "figures" / figure.name).is_file(), "run python docs/build.py"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_python_prints_what_the_page_says(page, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    text = page.read_text(encoding="utf-8")
-    blocks = BLOCK.findall(text)
-    assert len(blocks) == text.count("```python")
-    namespace = {}
-    for code, expected in blocks:
-        exec(compile(code, page.name, "exec"), namespace)
-        assert lines(capsys.readouterr().out) == lines(expected)
+def test_every_block_of_python_is_found():
+    for page in (README, *PAGES["pages"]()):
+        text = page.read_text(encoding="utf-8")
+        assert sum(block["language"] == "python" for block in PAGES["FENCE"].finditer(text)) == text.count("```python")
 
 
-def test_readme_has_both_commands():
-    commands = re.findall(r"^```bash\n(.*?)^```", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    assert commands == [f"{SWEEP}\n", f"{TESTS}\n"]
+@pytest.mark.parametrize(
+    ("block", "message"),
+    [
+        ("```sh\nls\n```", "line 3: a block of 'sh' does not run"),
+        ("```console\n$ ls\n```", "'ls' calls neither stacksweep nor an example"),
+    ],
+)
+def test_a_block_that_cannot_run_is_an_error(block, message, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(f"# A page\n\n{block}\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=message):
+        PAGES["run"](page, tmp_path)
+
+
+def test_only_known_commands_are_not_run():
+    commands = {page.name: BASH.findall(page.read_text(encoding="utf-8")) for page in (README, *PAGES["pages"]())}
+    assert {name: found for name, found in commands.items() if found} == {"README.md": [SWEEP, TESTS]}
 
 
 def test_commands_come_before_everything_else():

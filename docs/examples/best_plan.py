@@ -1,4 +1,4 @@
-"""Draw which plan of 32 devices gives the most tokens per second, over stack height and batch size.
+"""Draw which plan of 32 devices gives the most TPS, over stack height and batch size; print tensor against pipeline.
 
 python docs/examples/best_plan.py [FILE]
 """
@@ -38,9 +38,17 @@ def best_plans() -> xr.Dataset:
     return ss.best(ds, "tps", over="plan", where=ds.fits & (ds.batch_size % ds.pp == 0))
 
 
-def draw(path: Path) -> None:
+def show(best: xr.Dataset) -> None:
+    """Print the best plans of one height: tensor parallelism first, then pipelines and replicas."""
+    print("Llama 3.1 70B on 32 devices, stacks of 6 layers: the plan with the most TPS")
+    print("batch    tp   pp   dp   tokens/s   tokens/s of a sequence")
+    for at in (best.sel(layers=6, batch_size=batch) for batch in best.batch_size.values[::2]):
+        sizes = "".join(f"{at[name].item():5}" for name in ("tp", "pp", "dp"))
+        print(f"{at.batch_size.item():5} {sizes}{at.tps.item():11.1f}{at.tps_per_sequence.item():16.2f}")
+
+
+def draw(best: xr.Dataset, path: Path) -> None:
     """Draw TPS as colour, and the sizes of the plan in each cell."""
-    best = best_plans()
     tps = best.tps.transpose("layers", "batch_size")
     figure, axes = plt.subplots(figsize=(9.5, 4.2), layout="constrained")
     norm = mpl.colors.LogNorm(vmin=float(tps.min()), vmax=float(tps.max()))
@@ -68,4 +76,6 @@ def draw(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    draw(Path(sys.argv[1]) if len(sys.argv) > 1 else FIGURE)
+    chosen = best_plans()
+    show(chosen)
+    draw(chosen, Path(sys.argv[1]) if len(sys.argv) > 1 else FIGURE)

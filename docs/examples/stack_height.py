@@ -1,4 +1,4 @@
-"""Draw TTFT and TPS over the height of the DRAM stack and its connected layers.
+"""Draw TTFT and TPS over the height of the DRAM stack and its connected layers; print what recharging rows costs.
 
 python docs/examples/stack_height.py [FILE]
 """
@@ -11,6 +11,7 @@ import matplotlib as mpl
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
+import xarray as xr
 
 import stacksweep as ss
 
@@ -20,9 +21,9 @@ FIGURE = Path(__file__).resolve().parents[1] / "figures" / "stack_height.png"
 STYLES = {2: ("#0072B2", "o"), 4: ("#D55E00", "s"), 8: ("#009E73", "^"), 16: ("#AA4499", "D")}
 
 
-def draw(path: Path) -> None:
-    """Sweep and draw; points that do not fit in the memory are hollow."""
-    ds = ss.sweep(
+def sweep() -> xr.Dataset:
+    """Stacks of 2 to 32 layers, of which 2 to 16 are connected."""
+    return ss.sweep(
         model="llama-3.1-8b",
         memory="fictional_stacked_dram",
         layers=range(2, 33, 2),
@@ -30,8 +31,12 @@ def draw(path: Path) -> None:
         batch_size=16,
         input_seq_len=2048,
         output_seq_len=1024,
+        outputs=["main", "connectivity_efficiency"],
     )
-    plt.rcParams.update({"font.size": 11, "axes.spines.top": False, "axes.spines.right": False})
+
+
+def draw(ds: xr.Dataset, path: Path) -> None:
+    """Draw a panel each; points that do not fit in the memory are hollow."""
     figure, axes = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
     for panel, name, label in ((axes[0], "ttft", "TTFT (s)"), (axes[1], "tps", "TPS (tokens/s)")):
         for connected, (colour, marker) in STYLES.items():
@@ -54,6 +59,15 @@ def draw(path: Path) -> None:
     plt.close(figure)
 
 
+def show(ds: xr.Dataset) -> None:
+    """Print the share of the peak bandwidth that is left, and what of it decode gets."""
+    print("Llama 3.1 8B, 8 layers connected: bandwidth that recharging rows leaves, and TPS")
+    print("height   share of peak       GB/s   tokens/s")
+    for at in (ds.sel(layers=height, connected_layers=8) for height in (8, 10, 12, 14, 16, 32)):
+        share, bandwidth = at.connectivity_efficiency.item(), at.usable_bandwidth.item() / 1e9
+        print(f"{at.layers.item():6}{share:16.1%}{bandwidth:11.1f}{at.tps.item():11.1f}")
+
+
 def line(panel: Any, ds: Any, name: str, colour: str, marker: str) -> None:
     """Draw one line: filled where the model fits, hollow elsewhere, with its name at the end."""
     panel.plot(ds.layers, ds[name], color=colour, linewidth=1.6)
@@ -73,4 +87,7 @@ def line(panel: Any, ds: Any, name: str, colour: str, marker: str) -> None:
 
 
 if __name__ == "__main__":
-    draw(Path(sys.argv[1]) if len(sys.argv) > 1 else FIGURE)
+    points = sweep()
+    show(points)
+    with plt.rc_context({"font.size": 11, "axes.spines.top": False, "axes.spines.right": False}):
+        draw(points, Path(sys.argv[1]) if len(sys.argv) > 1 else FIGURE)
