@@ -11,7 +11,6 @@ version = release = stacksweep.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_build", "examples"]
-nitpicky = False
 
 # links to headings by GitHub's rule, so that a page reads the same there
 myst_heading_anchors = 4
@@ -20,6 +19,8 @@ autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 napoleon_google_docstring = False
 napoleon_use_rtype = False
+napoleon_preprocess_types = True
+default_role = "py:obj"
 python_maximum_signature_line_length = 88
 
 html_theme = "furo"

@@ -3,9 +3,9 @@ The code blocks of the pages: run them in order, as a reader would.
 
 A block of `python` runs in the namespace of its page, and a block of `text` right after it is what it prints.
 A line of a block of `console` that starts with `$ ` calls stacksweep or an example, and the lines below are
-what that prints. A block of `toml`, `json` or `csv` becomes the file that its first line names: `# FILE`, or a
-comment of HTML above the block. Formulas (no language), other text, what sets up (`bash`), and blocks of
-Sphinx (in braces) are left alone.
+what that prints. A block below a comment of HTML becomes the file that this names, and one of `toml` that of its
+first line (`# FILE`). Formulas (no language), other text, what sets up (`bash`), and blocks of Sphinx (in
+braces) are left alone.
 """
 
 import contextlib
@@ -31,7 +31,6 @@ FENCE = re.compile(
 )
 """A block, its language, and the name of its file where a comment above gives one."""
 
-FILES = {"csv", "json", "toml"}
 LEFT_ALONE = {"", "text", "bash"}
 
 
@@ -90,7 +89,7 @@ def _run(page: Path) -> Iterator[Printed]:
             yield Printed(body, _lines(after["body"]) if follows else [], _python(body, namespace, page))
         elif language == "console":
             yield from _commands(body)
-        elif language in FILES:
+        elif block["file"] or language == "toml":
             Path(block["file"] or body.split("\n", 1)[0].removeprefix("# ")).write_text(body, encoding="utf-8")
         elif language not in LEFT_ALONE and not language.startswith("{"):
             line = text.count("\n", 0, block.start()) + 1

@@ -21,6 +21,7 @@ SWEEP = (
     "python3 -m venv .venv && .venv/bin/pip install -q . && "
     ".venv/bin/stacksweep sweep docs/examples/million.toml -o sweep.nc --overwrite"
 )
+INSTALL = 'python3 -m venv .venv && .venv/bin/pip install -q ".[plot]"'
 TESTS = 'python3 -m venv .venv && .venv/bin/pip install -q -e ".[dev]" && .venv/bin/pytest'
 
 
@@ -56,7 +57,10 @@ def test_a_block_that_cannot_run_is_an_error(block, message, tmp_path):
 
 def test_only_known_commands_are_not_run():
     commands = {page.name: BASH.findall(page.read_text(encoding="utf-8")) for page in (README, *PAGES["pages"]())}
-    assert {name: found for name, found in commands.items() if found} == {"README.md": [SWEEP, TESTS]}
+    assert {name: found for name, found in commands.items() if found} == {
+        "README.md": [SWEEP, TESTS],
+        "tutorial.md": [INSTALL],
+    }
 
 
 def test_commands_come_before_everything_else():
