@@ -1,12 +1,10 @@
 """Settings of Sphinx, which makes the site."""
 
-from datetime import UTC, datetime
-
 import stacksweep
 
 project = "stacksweep"
 author = "The stacksweep developers"
-copyright = f"{datetime.now(UTC).year}, {author}"
+copyright = author
 version = release = stacksweep.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
@@ -24,6 +22,8 @@ default_role = "py:obj"
 python_maximum_signature_line_length = 88
 
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["wide.css"]
 html_title = f"stacksweep {release}"
 html_show_sourcelink = False
 html_copy_source = False
