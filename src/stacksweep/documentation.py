@@ -26,7 +26,9 @@ def default_of(known: Parameter) -> str:
 
 def _parameter_lines(known: Parameter) -> str:
     units = "" if known.units == "1" else f" ({known.units})"
-    text = f"{known.words}{units}; {known.allowed}; {default_of(known)} by default."
+    default = default_of(known)
+    end = default if known.name in ("model", "memory") else f"{default} by default"
+    text = f"{known.words}{units}; {known.allowed}; {end}."
     return f"{known.name} : {known.kind}\n" + textwrap.fill(text, 92, initial_indent="    ", subsequent_indent="    ")
 
 
