@@ -55,6 +55,17 @@ def test_a_block_that_cannot_run_is_an_error(block, message, tmp_path):
         PAGES["run"](page, tmp_path)
 
 
+def test_numbers_in_the_words_of_the_tutorial_are_those_of_its_blocks():
+    text = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    number = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?![\d]*\w)")
+    shown = [float(one.replace(",", "")) for block in PAGES["FENCE"].findall(text) for one in number.findall(block[2])]
+    words = re.sub(r"`[^`]*`", "", PAGES["FENCE"].sub("", text))
+    for one in number.findall(words):
+        digits = len(one.partition(".")[2])
+        value = float(one.replace(",", ""))
+        assert any(round(of, digits) == value for known in shown for of in (known, known * 1e3)), one
+
+
 def test_only_known_commands_are_not_run():
     commands = {page.name: BASH.findall(page.read_text(encoding="utf-8")) for page in (README, *PAGES["pages"]())}
     assert {name: found for name, found in commands.items() if found} == {
