@@ -87,6 +87,7 @@ def roofline_chips(draw: st.DrawFn) -> dict[str, Any]:
         "peak_flops": peaks | {"32": draw(ODD_PEAKS)},
         "compute_efficiency": draw(st.sampled_from([1, 0.71])),
         "memory_efficiency": draw(st.sampled_from([1, 0.83])),
+        "operation_overhead": draw(st.sampled_from([0, 2.3e-6])),
         "layer_overhead": draw(st.sampled_from([0, 3.7e-6, 1e-3])),
         "pass_overhead": draw(st.sampled_from([0, 1.3e-5])),
         "activation_cache": draw(st.sampled_from([0, 10**4, 10**6])),

@@ -5,6 +5,7 @@ from importlib.metadata import version
 __version__ = version("stacksweep")
 
 from stacksweep.analysis import best, pareto, pareto_mask
+from stacksweep.calibrate import Calibration, calibrate
 from stacksweep.documentation import document
 from stacksweep.estimate import Estimate, InvalidPointError, estimate
 from stacksweep.evaluate import ResultTooLargeError, sweep
@@ -16,6 +17,7 @@ from stacksweep.profiles import ProfileError, bundled_names, load_chip, load_mem
 document(sweep, estimate)
 
 __all__ = [
+    "Calibration",
     "Estimate",
     "InvalidPointError",
     "ParameterError",
@@ -24,6 +26,7 @@ __all__ = [
     "__version__",
     "best",
     "bundled_names",
+    "calibrate",
     "estimate",
     "load_chip",
     "load_memory",

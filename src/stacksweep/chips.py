@@ -11,8 +11,8 @@ from stacksweep.profiles import RooflineChip
 from stacksweep.profiles.roofline import NUMBERS, OPERAND_BITS
 from stacksweep.space import Space
 
-OVERLAPS = {"plena": "stage-roofline", "roofline": "op-roofline"}
-"""What `overlap` is by default on each kind of chip."""
+PLENA_OVERLAP = "stage-roofline"
+"""What `overlap` is by default on a PLENA chip; a roofline chip has its own."""
 
 
 def complete(grid: Space) -> Space:
@@ -51,13 +51,12 @@ def complete(grid: Space) -> Space:
             columns[known.name] = constant(known.default)
             coordinates[known.coordinate] = ((), np.asarray(known.default), _attributes(known.name))
     if "overlap" not in columns:
-        words = tuple(dict.fromkeys(OVERLAPS[kind] for kind in kinds))
-        if len(words) == 1:
-            columns["overlap"] = Column((), np.asarray(0), words)
-        else:
-            columns["overlap"] = Column(
-                chip.dims, np.array([words.index(OVERLAPS[kind]) for kind in kinds])[chip.values], words
-            )
+        own = [profile.overlap if isinstance(profile, RooflineChip) else PLENA_OVERLAP for profile in chip.choices]
+        words = tuple(dict.fromkeys(own))
+        places = np.array([words.index(word) for word in own])
+        columns["overlap"] = (
+            Column((), np.asarray(0), words) if len(words) == 1 else Column(chip.dims, places[chip.values], words)
+        )
         labels = np.asarray(np.array(words, object)[columns["overlap"].values], object)
         coordinates["overlap"] = (columns["overlap"].dims, labels, _attributes("overlap"))
     return Space(grid.sizes, columns, coordinates, grid.fill)
@@ -70,10 +69,14 @@ def _attributes(name: str) -> dict[str, str]:
 def by_operation(columns: Mapping[str, Column]) -> Column:
     """Whether each operation of a roofline chip hides its own memory time; other chips do not ask."""
     overlap = columns["overlap"]
-    if len({profile.kind for profile in columns["chip"].choices}) > 1:
-        # "op-roofline" can only be the default here, and need not tie the memory to the chip
-        return constant("op-roofline" in overlap.choices)
+    if set(overlap.choices) == {PLENA_OVERLAP, "op-roofline"} and _kinds(columns) == {"plena", "roofline"}:
+        # the default of chips of both kinds, which need not tie the memory to the chip
+        return constant(value=True)
     return is_word(overlap, "op-roofline")
+
+
+def _kinds(columns: Mapping[str, Column]) -> set[str]:
+    return {profile.kind for profile in columns["chip"].choices}
 
 
 def is_word(column: Column, word: str) -> Column:

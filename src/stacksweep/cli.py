@@ -1,4 +1,4 @@
-"""The command line: `stacksweep estimate`, `memory`, `noc`, `sweep`, `models`, `profiles`."""
+"""The command line: `stacksweep estimate`, `memory`, `noc`, `sweep`, `calibrate`, `models`, `profiles`."""
 
 import importlib.util
 import inspect
@@ -18,6 +18,7 @@ import xarray as xr
 from typer.core import TyperGroup
 
 import stacksweep as ss
+from stacksweep import cli_calibrate
 from stacksweep.documentation import default_of
 from stacksweep.kernels.validity import REASONS
 from stacksweep.parameters import BY_NAME, PARAMETERS, Parameter
@@ -179,7 +180,7 @@ def estimate(as_json: Json = False, **given: Any) -> None:
     }
     report = ss.estimate(**point)
     _warn_of_free_links({str(report.parameters.get("noc")): report.uncharged_share})
-    _print_json(report.to_dict()) if as_json else typer.echo(report.table())
+    print_json(report.to_dict()) if as_json else typer.echo(report.table())
 
 
 def _warn_of_free_links(shares: Mapping[str, float | None]) -> None:
@@ -223,7 +224,7 @@ def memory(
         for index in np.ndindex(machine["valid"].shape)
     ]
     if as_json:
-        _print_json({"memory": {"name": profile.name, "kind": profile.kind, **_origin(profile)}, "points": points})
+        print_json({"memory": {"name": profile.name, "kind": profile.kind, **_origin(profile)}, "points": points})
         return
     rows = [[*axes, *(heading for _, heading, _ in MEMORY_RESULTS), "buffering limits", "reason"]]
     for point in points:
@@ -266,7 +267,7 @@ def sweep(
         ss.save(dataset, output)
     files = [file for file in output.rglob("*") if file.is_file()] if output.is_dir() else [output]
     summary |= {"output": str(output), "bytes": sum(file.stat().st_size for file in files), "seconds": seconds}
-    _print_json(summary) if as_json else typer.echo(_summary_text(summary))
+    print_json(summary) if as_json else typer.echo(_summary_text(summary))
 
 
 def check_output(path: Path, *, overwrite: bool) -> None:
@@ -396,6 +397,9 @@ def _best_text(summary: Mapping[str, Any], best: Mapping[str, Any] | None) -> It
         yield ", ".join(f"{name} {_value(value)}" for name, value in best["coordinates"].items())
 
 
+app.command()(takes(PARAMETERS)(cli_calibrate.calibrate))
+
+
 @app.command()
 def noc(
     source: Annotated[str, typer.Argument(metavar="NAME|FILE", help="Network profile: a bundled name or a path.")],
@@ -412,7 +416,7 @@ def noc(
     if not as_json:
         typer.echo(str(description))
         return
-    _print_json(
+    print_json(
         {
             "name": description.name,
             "devices": description.devices,
@@ -439,7 +443,7 @@ def models(
     if source is not None:
         spec = ss.load_model(source)
         details = {**understood(spec), **_origin(spec)}
-        _print_json(details) if as_json else typer.echo(_model_text(spec, details))
+        print_json(details) if as_json else typer.echo(_model_text(spec, details))
         return
     entries: list[dict[str, Any]] = [
         {
@@ -454,7 +458,7 @@ def models(
         for spec in map(ss.load_model, ss.bundled_names("models"))
     ]
     if as_json:
-        _print_json(entries)
+        print_json(entries)
         return
     rows = [["model", "layers", "hidden size", "experts", "per token", "parameters (1e9)", "active (1e9)"]]
     for entry in entries:
@@ -498,7 +502,7 @@ def profiles(as_json: Json = False) -> None:
     )
     entries = [{"kind": kind, "name": name, **_origin(load(name))} for kind, names, load in kinds for name in names]
     if as_json:
-        _print_json(entries)
+        print_json(entries)
         return
     rows = [["kind", "name", "source"], *([entry["kind"], entry["name"], entry["source"]] for entry in entries)]
     typer.echo(_table(rows, left=(0, 1, 2)))
@@ -512,7 +516,8 @@ def _origin(profile: Any) -> dict[str, Any]:
     return {"source": provenance.notes.get("source"), "path": provenance.path, "sha256": provenance.sha256}
 
 
-def _print_json(value: Any) -> None:
+def print_json(value: Any) -> None:
+    """Print JSON, with null where a number is none."""
     typer.echo(json.dumps(_plain(value), indent=2, allow_nan=False))
 
 

@@ -16,7 +16,7 @@ def default_of(known: Parameter) -> str:
     if known.name in ("model", "memory"):
         return "must be given"
     if known.name == "overlap":
-        return "stage-roofline, of roofline chips op-roofline"
+        return "stage-roofline, of roofline chips as the profile says"
     if known.name == "noc":
         return "none: one device"
     if known.group == "network":

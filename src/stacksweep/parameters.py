@@ -164,6 +164,7 @@ PARAMETERS: tuple[Parameter, ...] = (
     *(_peak(bits) for bits in (4, 8, 16, 32)),
     _roofline("compute_efficiency", "share of its peak that a roofline chip reaches", "1", _SMALL, 1),
     _roofline("memory_efficiency", "share of the usable bandwidth that a roofline chip reaches", "1", _SMALL, 1),
+    _roofline("operation_overhead", "time that each operation takes besides on a roofline chip", "s"),
     _roofline("layer_overhead", "time that each layer takes besides on a roofline chip", "s"),
     _roofline("pass_overhead", "time that each pass through a stage takes besides on a roofline chip", "s"),
     _roofline("activation_cache", "activations that an operation keeps on a roofline chip in prefill", "byte"),

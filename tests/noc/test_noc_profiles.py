@@ -18,6 +18,12 @@ FIGURES = {
         ("switch", (1, 8), 1250, 370, 2960),
     ],
     "gpu_node_8": [("switch", (1, 1), 0, 370), ("switch", (1, 1), 0, 370), ("switch", (1, 8), 1250, 370, 2960)],
+    "infinity_fabric_node_4": [
+        ("switch", (1, 1), 0, 64),
+        ("switch", (1, 1), 0, 64),
+        ("all_to_all", (1, 4), 500, 64),
+    ],
+    "nvlink5_node_8": [("switch", (1, 1), 0, 900), ("switch", (1, 1), 0, 900), ("switch", (1, 8), 500, 900)],
     "ring_switch_32": [("switch", (1, 1), 0, 50), ("ring", (1, 4), 1000, 50), ("switch", (1, 8), 200, 100, 800)],
     "torus_mesh_switch_64": [
         ("torus2d", (2, 2), 2000, 25),
@@ -30,6 +36,7 @@ FIGURES = {
 @pytest.mark.parametrize("name", FIGURES)
 def test_bundled_figures(name):
     noc = dn.load_noc(name)
+    product = "fabric" in name or "nvlink" in name
     expected = [
         dn.Level(kind, shape, latency, bandwidth, *center, *center)
         for kind, shape, latency, bandwidth, *center in FIGURES[name]
@@ -37,9 +44,13 @@ def test_bundled_figures(name):
     assert list(noc.levels) == expected
     assert noc.name == name
     assert noc.devices == int(name.rpartition("_")[2])
-    assert noc.energy_pj_per_bit == (1, 2, 3)
+    assert noc.energy_pj_per_bit == (None if product else (1, 2, 3))
     assert noc.port_spread == "even"
-    assert "illustrative" in noc.provenance["note"]
+    if product:
+        assert "data sheet" in noc.provenance["source"]
+        assert "assumption" in noc.provenance["latency"]
+    else:
+        assert "illustrative" in noc.provenance["note"]
     assert noc.provenance["source"]
 
 

@@ -33,7 +33,7 @@ def test_bundled_chips_are_upper_bounds(name: str) -> None:
     assert isinstance(chip, RooflineChip)
     assert chip.peak_flops == BUNDLED[name]
     assert (chip.compute_efficiency, chip.memory_efficiency) == (1, 1)
-    assert (chip.layer_overhead, chip.pass_overhead, chip.activation_cache) == (0, 0, 0)
+    assert (chip.operation_overhead, chip.layer_overhead, chip.pass_overhead, chip.activation_cache) == (0, 0, 0, 0)
     assert {getattr(chip, width) for width in WIDTHS} == {2.0}
     assert "sheet" in chip.provenance.notes["source"] or "brief" in chip.provenance.notes["source"]
     assert chip.provenance.notes["description"].startswith("An upper bound")

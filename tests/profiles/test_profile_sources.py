@@ -27,7 +27,16 @@ LOADERS: dict[str, Callable[[Any], Any]] = {"chips": load_chip, "memory": load_m
 
 
 def test_what_is_bundled() -> None:
-    assert bundled_names("chips") == ["b200", "h100_sxm", "h200", "mi300x", "mi325x", "plena"]
+    assert bundled_names("chips") == [
+        "b200",
+        "b200-vllm",
+        "h100_sxm",
+        "h200",
+        "mi300x",
+        "mi325x",
+        "mi325x-vllm",
+        "plena",
+    ]
     assert bundled_names("memory") == [
         "b200",
         "fictional_fixed_bandwidth",

@@ -17,6 +17,7 @@ class Roofline:
     peak_flops: dict[int, float]
     compute_efficiency: float = 1.0
     memory_efficiency: float = 1.0
+    operation_overhead: float = 0.0
     layer_overhead: float = 0.0
     pass_overhead: float = 0.0
     activation_cache: float = 0.0
@@ -123,6 +124,7 @@ def price(x: Any, operations: list[Operation]) -> dict[str, Any]:
         "read_bytes": read,
         "write_bytes": write,
         "energy": access_energy(read, write, x.memory),
+        "overhead": x.chip.operation_overhead * len(operations),
         "operations": times,
         "bound_operations": bound_times,
     }

@@ -423,9 +423,13 @@ def price_layer(x: Point, phase: str, attention: str, mlp: str, kv: int, comm: d
         stage = price(x, layer_cycles(x, phase, attention, mlp, kv), *layer_streams(x, phase, attention, mlp, kv))
     communication = sum(seconds for seconds, _ in comm.values())
     total = max(stage.seconds, communication) if x.comm_overlap == "full" else stage.seconds + communication
-    overhead = x.chip.layer_overhead if isinstance(x.chip, Roofline) else 0.0
+    overhead = stage.overhead + (x.chip.layer_overhead if isinstance(x.chip, Roofline) else 0.0)
     by_name = {name: seconds for name, (seconds, _) in comm.items()}
     return replace(stage, seconds=total + overhead, overhead=overhead, comm=by_name)
+
+
+def overhead_added(stage: Price) -> Price:
+    return replace(stage, seconds=stage.seconds + stage.overhead)
 
 
 def price_extras(x: Point, phase: str, stage: int) -> list[Price]:
@@ -436,13 +440,13 @@ def price_extras(x: Point, phase: str, stage: int) -> list[Price]:
     if phase == "prefill" and stage == 0:
         embedding_rows = b * s * m.hidden * bytes_of["activation_bytes"]
         if isinstance(x.chip, Roofline):
-            extras.append(Price(**roofline.price(x, [roofline.embedding(embedding_rows)])))
+            extras.append(overhead_added(Price(**roofline.price(x, [roofline.embedding(embedding_rows)]))))
         else:
             extras.append(price(x, cycles_of.embedding(x.chip, m.hidden, s, b), {"embedding_rows": embedding_rows}, {}))
     has_lm_head = x.lm_head_in_prefill if phase == "prefill" else x.lm_head_in_decode
     if has_lm_head and stage == x.plan.pp - 1:
         if isinstance(x.chip, Roofline):
-            return [*extras, Price(**roofline.price(x, [roofline.lm_head(x, phase)]))]
+            return [*extras, overhead_added(Price(**roofline.price(x, [roofline.lm_head(x, phase)])))]
         lm_head_weights = x.vocabulary * m.hidden * bytes_of["weight_bytes"]
         cycles = cycles_of.lm_head(x.chip, m.hidden, x.vocabulary, b)
         extras.append(price(x, cycles, {"lm_head_weights": lm_head_weights}, {}))

@@ -21,6 +21,7 @@ CHIP = {
     "peak_flops": {"16": 1.2345e12},
     "compute_efficiency": 0.7,
     "memory_efficiency": 0.9,
+    "operation_overhead": 3e-7,
     "layer_overhead": 1e-6,
     "pass_overhead": 3e-6,
 }
@@ -252,6 +253,7 @@ def test_every_number_as_an_axis():
         "peak_flops_16": [1e11, 3e12],
         "compute_efficiency": [0.3, 1.0],
         "memory_efficiency": [0.2, 0.9],
+        "operation_overhead": [0.0, 3e-5],
         "layer_overhead": [0.0, 1e-4],
         "pass_overhead": [0.0, 1e-3],
         "activation_cache": [0.0, 1e6],

@@ -214,14 +214,16 @@ def price_block(tables, loads, machine_inputs, scratch, wanted, needs, results, 
                     machine = devices[0]
                     for j in range(n_active):
                         item = active[j]
-                        seconds = 0.0
+                        is_layer = 1.0 if item < KINDS else 0.0
                         layer = MOE_LAYER if item % 2 == 1 else DENSE_LAYER
-                        if item < KINDS:
-                            seconds = load.layer_overhead
                         for phase in range(2):
-                            hidden = comm[at, phase, layer, 0] if item < KINDS else 0.0
-                            roofline.item_row(operations[phase, item], machine, seconds, hidden, items[phase, item])
+                            seconds = roofline.overhead_of(operations[phase, item], is_layer, load)
+                            collectives = is_layer * comm[at, phase, layer, 0]
+                            roofline.item_row(
+                                operations[phase, item], machine, seconds, collectives, items[phase, item]
+                            )
                         if item < KINDS and sums:
+                            # `seconds` are those of the decode step, which came last
                             roofline.step_rows(
                                 operations[DECODE, item], plan, load, machine, seconds, works[item], steps[item]
                             )

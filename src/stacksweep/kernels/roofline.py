@@ -131,6 +131,16 @@ def device_row(machine, load, out):
 
 
 @kernel
+def overhead_of(operations, layer, load):
+    """Seconds that an item takes besides its operations in one pass; `layer` is 1 for a layer."""
+    count = 0.0
+    for number in range(len(OPERATIONS)):
+        if operations[number].seconds + operations[number].read + operations[number].write > 0.0:
+            count += 1.0
+    return count * load.operation_overhead + layer * load.layer_overhead
+
+
+@kernel
 def operation_times(one, device):
     """Compute, memory and own seconds of an operation in one pass."""
     compute = one.seconds * device.seconds_per_cycle

@@ -6,7 +6,7 @@ from stacksweep.kernels import decode, outputs
 from stacksweep.kernels._compile import kernel
 from stacksweep.kernels.point import attended_range, dram_energy
 from stacksweep.kernels.report import comm_details, layer_totals, store
-from stacksweep.kernels.roofline import operation_times, step_rows
+from stacksweep.kernels.roofline import operation_times, overhead_of, step_rows
 from stacksweep.kernels.rows import ATTENTION, ITEMS, KINDS, OPERATIONS
 from stacksweep.kernels.steps import missing_steps
 
@@ -34,22 +34,15 @@ def add_operation(values, output, number, seconds, bound_seconds):
 
 
 @kernel
-def overhead_of(counts, load, passes):
-    """Overhead of `passes` passes through a stage."""
-    layers = 0.0
-    for kind in range(KINDS):
-        layers += counts[kind]
-    return (layers * load.layer_overhead + load.pass_overhead) * passes
-
-
-@kernel
 def pass_details(operations, counts, load, device, comm, values, output):
     """Report one pass through a stage, as `report.pass_details` does."""
     clear_operations(values, output)
     compute_time = memory_time = bound_time = read = write = 0.0
+    overhead = load.pass_overhead
     for item in range(ITEMS):
         if counts[item] == 0.0:
             continue
+        overhead += counts[item] * overhead_of(operations[item], 1.0 if item < KINDS else 0.0, load)
         item_compute = item_memory = item_bound = 0.0
         for number in range(len(OPERATIONS)):
             one = operations[item, number]
@@ -68,7 +61,7 @@ def pass_details(operations, counts, load, device, comm, values, output):
         elif item_memory > item_compute:
             bound_time += counts[item] * (item_memory + (item_compute if device.serial else 0.0))
     store(values, output, compute_time, memory_time, bound_time, read, write, device)
-    values[output + outputs.OVERHEAD_TIME] = overhead_of(counts, load, 1.0)
+    values[output + outputs.OVERHEAD_TIME] = overhead
     comm_details(counts, comm, 1.0, values, output)
 
 
@@ -132,9 +125,11 @@ def decode_details(operations, works, steps, counts, plan, load, device, comm, v
     clear_operations(values, output)
     tokens = load.output_seq_len
     compute_time = memory_time = bound_time = read = write = 0.0
+    overhead = load.pass_overhead
     for item in range(ITEMS):
         if counts[item] == 0.0:
             continue
+        overhead += counts[item] * overhead_of(operations[item], 1.0 if item < KINDS else 0.0, load)
         item_read, item_write = item_bytes(
             operations[item], works[item % KINDS], steps[item % KINDS], item, plan, load, device
         )
@@ -164,7 +159,7 @@ def decode_details(operations, works, steps, counts, plan, load, device, comm, v
         # the embedding and the LM head are one operation each
         bound_time += counts[item] * (item_bound if device.by_operation or item >= KINDS else layer_bound)
     store(values, output, compute_time, memory_time, bound_time, read, write, device)
-    values[output + outputs.OVERHEAD_TIME] = overhead_of(counts, load, tokens)
+    values[output + outputs.OVERHEAD_TIME] = overhead * tokens
     comm_details(counts, comm, tokens, values, output)
 
 

@@ -72,6 +72,7 @@ ROOFLINE_FIELDS = (
     "cache_peak",
     "compute_efficiency",
     "memory_efficiency",
+    "operation_overhead",
     "layer_overhead",
     "pass_overhead",
     "activation_cache",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -18,6 +18,11 @@ _Peaks = Annotated[
     dict[str, PositiveNumber], Field(description=f"a table from bits of the operand ({_WIDTHS}) to FLOP/s above 0")
 ]
 
+_Overlap = Annotated[
+    Literal["op-roofline", "stage-roofline", "serial"],
+    Field(description="one of op-roofline, stage-roofline, serial"),
+]
+
 
 class Roofline(Strict):
     """What a roofline profile says beside its storage formats."""
@@ -25,9 +30,11 @@ class Roofline(Strict):
     peak_flops: _Peaks
     compute_efficiency: Fraction = 1.0
     memory_efficiency: Fraction = 1.0
+    operation_overhead: NaturalNumber = 0.0
     layer_overhead: NaturalNumber = 0.0
     pass_overhead: NaturalNumber = 0.0
     activation_cache: NaturalNumber = 0.0
+    overlap: _Overlap = "op-roofline"
 
     @model_validator(mode="after")
     def _known_widths(self) -> Self:

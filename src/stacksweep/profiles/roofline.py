@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -12,7 +13,14 @@ from stacksweep.profiles.source import Document
 OPERAND_BITS = (4, 8, 16, 32)
 """Widths of operands for which a chip can have a peak."""
 
-NUMBERS = ("compute_efficiency", "memory_efficiency", "layer_overhead", "pass_overhead", "activation_cache")
+NUMBERS = (
+    "compute_efficiency",
+    "memory_efficiency",
+    "operation_overhead",
+    "layer_overhead",
+    "pass_overhead",
+    "activation_cache",
+)
 """Numbers of a profile beside its peaks and storage formats."""
 
 
@@ -28,10 +36,12 @@ class RooflineChip:
         FLOP/s (a multiplication and an addition count two) by bits of the wider operand, from narrow to wide.
     compute_efficiency, memory_efficiency : float
         Shares of the peak and of the usable bandwidth that operations reach.
-    layer_overhead, pass_overhead : float
-        Seconds that each layer, and each pass through a pipeline stage, take besides.
+    operation_overhead, layer_overhead, pass_overhead : float
+        Seconds that each operation, each layer, and each pass through a pipeline stage take besides.
     activation_cache : float
         Bytes of activations that an operation of the prefill keeps on the chip.
+    overlap : {"op-roofline", "stage-roofline", "serial"}
+        What the parameter `overlap` is by default on this chip.
     weight_bytes, kv_read_bytes, kv_write_bytes, activation_bytes : float
         Bytes per element in off-chip memory.
     provenance : Provenance
@@ -42,9 +52,11 @@ class RooflineChip:
     peak_flops: Mapping[int, float] = field(hash=False)
     compute_efficiency: float
     memory_efficiency: float
+    operation_overhead: float
     layer_overhead: float
     pass_overhead: float
     activation_cache: float
+    overlap: str
     weight_bytes: float
     kv_read_bytes: float
     kv_write_bytes: float
@@ -56,12 +68,35 @@ class RooflineChip:
         """Return the profile in its file's layout; loading it gives an equal profile."""
         document: dict[str, Any] = {"name": self.name, "kind": self.kind}
         document |= {"peak_flops": {str(bits): peak for bits, peak in self.peak_flops.items()}}
-        document |= {name: getattr(self, name) for name in NUMBERS}
+        document |= {name: getattr(self, name) for name in (*NUMBERS, "overlap")}
         for name in ("weight_bytes", "kv_read_bytes", "kv_write_bytes", "activation_bytes"):
             document[name] = getattr(self, name)
         if self.provenance.notes:
             document["provenance"] = dict(self.provenance.notes)
         return document
+
+    def to_toml(self) -> str:
+        """Return the content of a profile file."""
+        document = self.to_dict()
+        lines = [f"{key} = {_toml(value)}" for key, value in document.items() if not isinstance(value, dict)]
+        for name in ("peak_flops", "provenance"):
+            if name in document:
+                lines += ["", f"[{name}]", *(f"{_key(key)} = {_toml(value)}" for key, value in document[name].items())]
+        return "\n".join(lines) + "\n"
+
+
+def _key(key: str) -> str:
+    return key if key.replace("_", "").replace("-", "").isalnum() and key.isascii() else json.dumps(key)
+
+
+def _toml(value: Any) -> str:
+    """Write a value; TOML's texts and numbers are JSON's, and what has no value in TOML (null) is a text."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_key(key)} = {_toml(entry)}" for key, entry in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    # DEL is the one character that JSON leaves as it is and TOML does not
+    return json.dumps("null" if value is None else value).replace("\x7f", "\\u007f")
 
 
 def roofline_chip(document: Document) -> RooflineChip:
@@ -80,6 +115,7 @@ def roofline_chip(document: Document) -> RooflineChip:
         name=document.name,
         peak_flops={bits: peaks[bits] for bits in sorted(peaks)},
         **{name: getattr(content, name) for name in NUMBERS},
+        overlap=content.overlap,
         **element_bytes,
         provenance=document.provenance,
     )
