@@ -208,6 +208,7 @@ def test_command(tmp_path: Path):
     measured(0.02).to_csv(table, index=False)
     chip, picture = tmp_path / "mine.toml", tmp_path / "parity.png"
     options = ("--memory", "h100_sxm", "--noc", "gpu_node_8", "--include-lm-head", "--overlap", "op-roofline")
+    options += ("--fit", "memory_efficiency,l1_latency", "--layer-overhead", "2.3e-5")
     result = command(table, "--chip", "h100_sxm", *options, "-o", chip, "--plot", picture, "--json")
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)

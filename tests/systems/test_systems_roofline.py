@@ -232,9 +232,10 @@ def test_chips_of_both_kinds_in_one_call():
         "batch_size": [1, 64],
         "outputs": "all",
     }
-    both = ss.sweep(chip=["plena", "h100_sxm", "b200"], **call)
+    chips = ["plena", "h100_sxm", "b200"]
+    both = ss.sweep(chip=chips, **call)
     assert both.overlap.values.tolist() == ["stage-roofline", "op-roofline", "op-roofline"]
-    for name in ("plena", "h100_sxm", "b200"):
+    for name in chips:
         alone = ss.sweep(chip=name, **call)
         for variable in alone.data_vars:
             np.testing.assert_array_equal(both[variable].sel(chip=name), alone[variable])
@@ -242,6 +243,13 @@ def test_chips_of_both_kinds_in_one_call():
         "values": ["stage-roofline", "op-roofline", "op-roofline"],
         "dims": ["chip"],
     }
+    # a chip whose profile says "serial" beside them
+    three = ss.sweep(chip=[*chips, "mi325x-vllm"], **call)
+    assert three.overlap.values.tolist()[-1] == "serial"
+    for variable in both.data_vars:
+        np.testing.assert_array_equal(three[variable].sel(chip=chips), both[variable])
+    serial = ss.sweep(chip="mi325x-vllm", overlap="serial", **call)
+    np.testing.assert_array_equal(three.tps.sel(chip="mi325x-vllm"), serial.tps)
     plena = both.sel(chip="plena")
     assert plena.prefill_operation_time.isnull().all()
     assert (plena.decode_overhead_time == 0).all()
