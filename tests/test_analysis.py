@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import stacksweep as ss
-from stacksweep import analysis
-from stacksweep.analysis import HIGHER_IS_BETTER, best, pareto, pareto_mask
+from stacksweep.analysis import best, front, optimum, pareto, pareto_mask
 from stacksweep.kernels import pareto as kernels
 from stacksweep.results import RESULTS
 
@@ -264,8 +263,10 @@ def test_direction_comes_from_the_table(ds: xr.Dataset):
     assert best(ds, "ttft").ttft.item() == ds.ttft.min().item()
     assert best(ds, "tps").tps.item() == ds.tps.max().item()
     assert best(ds, "ttft", maximize=True).ttft.item() == ds.ttft.max().item()
-    up = {name for name, higher in HIGHER_IS_BETTER.items() if higher}
-    assert up == {
+    better = {
+        higher: {result.name for result in RESULTS if result.higher_is_better is higher} for higher in (True, None)
+    }
+    assert better[True] == {
         "tps",
         "tps_per_sequence",
         "capacity",
@@ -274,10 +275,8 @@ def test_direction_comes_from_the_table(ds: xr.Dataset):
         "clock_scale",
         "connectivity_efficiency",
     }
-    names = {result.name for result in RESULTS}
-    assert names >= set(HIGHER_IS_BETTER)
     # flags, positions and shares of which neither more nor less is better
-    assert names - set(HIGHER_IS_BETTER) == {
+    assert better[None] == {
         *("valid", "reason", "warnings", "fits", "buffering_limited"),
         *("prefill_bottleneck", "first_decode_bottleneck"),
         *("prefill_pairs", "decode_pairs", "prefill_active_experts", "decode_active_experts"),
@@ -533,6 +532,6 @@ def test_error_of_another_point(ds: xr.Dataset):
 
 
 def test_examples_of_the_docstrings():
-    tried = doctest.testmod(analysis)
-    assert tried.failed == 0
-    assert tried.attempted >= 14
+    tried = [doctest.testmod(module) for module in (optimum, front)]
+    assert [one.failed for one in tried] == [0, 0]
+    assert sum(one.attempted for one in tried) >= 11

@@ -59,6 +59,8 @@ class Result:
         Outputs of the kernels that it is made of.
     along : str
         Dimension of `ALONG` that several of them lie along.
+    higher_is_better : bool, optional
+        Whether more of it is better; None where that is not clear.
     """
 
     name: str
@@ -69,6 +71,7 @@ class Result:
     dtype: Literal["real", "bool", "int8", "uint8", "int16"] = "real"
     rows: tuple[str, ...] = ()
     along: str = ""
+    higher_is_better: bool | None = None
 
     @property
     def nbytes(self) -> tuple[int, int]:
@@ -90,8 +93,9 @@ class Result:
         return attributes
 
 
-def _real(name: str, words: str, units: str, *needs: Stage, main: bool = False) -> Result:
-    return Result(name, words, units, needs, main, rows=(name,))
+def _real(name: str, words: str, units: str, *needs: Stage, main: bool = False, higher: bool | None = False) -> Result:
+    """Describe a result of one real number; most are better the less they are."""
+    return Result(name, words, units, needs, main, rows=(name,), higher_is_better=higher)
 
 
 def _phase(prefix: str, needs: Stage, details: Stage, of: str, *, whole: bool) -> Iterable[Result]:
@@ -126,6 +130,7 @@ def _phase(prefix: str, needs: Stage, details: Stage, of: str, *, whole: bool) -
         (needs, details),
         rows=tuple(f"{prefix}_{collective}_time" for collective in COLLECTIVES),
         along=COLLECTIVE,
+        higher_is_better=False,
     )
     for name, words in (
         ("operation_time", "time of each operation of a roofline chip, taken alone,"),
@@ -138,14 +143,15 @@ def _phase(prefix: str, needs: Stage, details: Stage, of: str, *, whole: bool) -
             (needs, details),
             rows=tuple(f"{prefix}_{operation}_{name}" for operation in OPERATIONS),
             along=OPERATION,
+            higher_is_better=False,
         )
 
 
 def _experts(phase: str) -> Iterable[Result]:
     of = f"on the busiest expert-parallel rank in {phase}"
     yield _real(f"{phase}_imbalance", f"token-expert pairs {of} over the mean", "1", "experts")
-    yield _real(f"{phase}_pairs", f"token-expert pairs {of}", "1", "experts")
-    yield _real(f"{phase}_active_experts", f"experts with at least one token {of}", "1", "experts")
+    yield _real(f"{phase}_pairs", f"token-expert pairs {of}", "1", "experts", higher=None)
+    yield _real(f"{phase}_active_experts", f"experts with at least one token {of}", "1", "experts", higher=None)
 
 
 RESULTS: tuple[Result, ...] = (
@@ -153,8 +159,8 @@ RESULTS: tuple[Result, ...] = (
     Result("reason", "why the point cannot be", main=True, dtype="int8"),
     Result("warnings", "what deserves a second look", needs=("footprint",), main=True, dtype="uint8"),
     _real("ttft", "time to first token", "s", "prefill", "first_decode", main=True),
-    _real("tps", "generated tokens per second of the whole system", "s-1", "decode", main=True),
-    _real("tps_per_sequence", "generated tokens per second of one sequence", "s-1", "decode", main=True),
+    _real("tps", "generated tokens per second of the whole system", "s-1", "decode", main=True, higher=True),
+    _real("tps_per_sequence", "generated tokens per second of one sequence", "s-1", "decode", main=True, higher=True),
     Result(
         "fits",
         "whether weights and KV cache fit the memory; true where its profile gives no capacity",
@@ -165,9 +171,18 @@ RESULTS: tuple[Result, ...] = (
     ),
     _real("weight_bytes", "weights held by a device of the fullest pipeline stage", "byte", "footprint", main=True),
     _real("kv_bytes", "KV cache held by that device at the last token", "byte", "footprint", main=True),
-    _real("capacity", "memory of a device; NaN where the profile gives none", "byte", "machine", main=True),
-    _real("usable_bandwidth", "DRAM bandwidth of a device after all derating", "byte s-1", "machine", main=True),
-    _real("clock_scale", "factor of the thermal policy on the compute clock", "1", "machine", main=True),
+    _real(
+        "capacity", "memory of a device; NaN where the profile gives none", "byte", "machine", main=True, higher=True
+    ),
+    _real(
+        "usable_bandwidth",
+        "DRAM bandwidth of a device after all derating",
+        "byte s-1",
+        "machine",
+        main=True,
+        higher=True,
+    ),
+    _real("clock_scale", "factor of the thermal policy on the compute clock", "1", "machine", main=True, higher=True),
     *_phase("prefill", "prefill", "prefill details", "the prefill", whole=True),
     *_phase("first_decode", "first_decode", "first_decode details", "the first decode step", whole=True),
     _real("decode_time", "time of all decode steps", "s", "decode"),
@@ -177,8 +192,10 @@ RESULTS: tuple[Result, ...] = (
     _real("noc_energy_per_token", "energy of the network per generated token", "pJ", "energy"),
     _real("dram_energy_per_token", "energy of all devices' DRAM per generated token, in decode", "pJ", "energy"),
     _real("energy_per_token", "energy of DRAM and network per generated token, in decode", "J", "energy"),
-    _real("peak_bandwidth", "DRAM bandwidth of all connected layers before derating", "byte s-1", "machine"),
-    _real("connectivity_efficiency", "share of the peak that row recharges leave", "1", "machine"),
+    _real(
+        "peak_bandwidth", "DRAM bandwidth of all connected layers before derating", "byte s-1", "machine", higher=True
+    ),
+    _real("connectivity_efficiency", "share of the peak that row recharges leave", "1", "machine", higher=True),
     Result("buffering_limited", "whether buffers limit the bandwidth", "1", ("machine",), dtype="bool"),
 )
 """All results, in the order of a Dataset."""

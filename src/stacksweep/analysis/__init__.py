@@ -1,0 +1,6 @@
+"""From a Dataset to a decision: the best point, what can be traded for what, what limits it, and how sure that is."""
+
+from stacksweep.analysis.front import pareto, pareto_mask
+from stacksweep.analysis.optimum import best
+
+__all__ = ["best", "pareto", "pareto_mask"]
