@@ -370,7 +370,7 @@ def test_an_unknown_routing():
         ("tsp", "outputs: no result is called 'tsp'; did you mean tps?"),
         (["ttft", "tsp"], "outputs: no result is called 'tsp'; did you mean tps?"),
         ("", "outputs: no result is called ''"),
-        ([], 'outputs: got none; name at least one result, or "main" or "all"'),
+        ([], 'outputs: got none; name at least one result, or "main", "all" or "bottleneck"'),
         ([5], "outputs: no result is called 5"),
         (5, "outputs: no result is called 5"),
         (None, "outputs: no result is called None"),

@@ -4,7 +4,7 @@ from importlib.metadata import version
 
 __version__ = version("stacksweep")
 
-from stacksweep.analysis import best, pareto, pareto_mask
+from stacksweep.analysis import best, bottleneck, pareto, pareto_mask
 from stacksweep.calibrate import Calibration, calibrate
 from stacksweep.documentation import document
 from stacksweep.estimate import Estimate, InvalidPointError, estimate
@@ -25,6 +25,7 @@ __all__ = [
     "ResultTooLargeError",
     "__version__",
     "best",
+    "bottleneck",
     "bundled_names",
     "calibrate",
     "estimate",

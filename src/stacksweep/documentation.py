@@ -65,7 +65,8 @@ Parameters
 points : pandas.DataFrame or xarray.Dataset, optional
     Columns that are parameters: unordered points along one dimension `point`.
 outputs : str or list of str
-    Results by name, "main" (default) or "all"; `valid` and `reason` are always there.
+    Results by name, "main" (default), "all", or "bottleneck", which is what `bottleneck` reads; `valid` and `reason`
+    are always there.
 dtype : {"float64", "float32"}
     Of the real results.
 progress : callable, optional

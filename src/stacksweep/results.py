@@ -205,6 +205,27 @@ BY_NAME = {result.name: result for result in RESULTS}
 ALWAYS = ("valid", "reason")
 """Results that every Dataset has."""
 
+BOTTLENECK = (
+    "valid",
+    "fits",
+    "weight_bytes",
+    "kv_bytes",
+    "capacity",
+    "clock_scale",
+    "connectivity_efficiency",
+    "buffering_limited",
+    "prefill_latency",
+    "prefill_period",
+    "prefill_transfer",
+    "first_decode_transfer",
+    *(
+        f"{phase}_{name}_time"
+        for phase in ("prefill", "decode")
+        for name in ("compute", "memory", "overhead", "collective")
+    ),
+)
+"""Results that `stacksweep.bottleneck` reads, and `outputs="bottleneck"` stands for."""
+
 
 def select(outputs: str | Sequence[str]) -> tuple[Result, ...]:
     """
@@ -213,7 +234,7 @@ def select(outputs: str | Sequence[str]) -> tuple[Result, ...]:
     Parameters
     ----------
     outputs : str or sequence of str
-        "main", "all", a name, or names, in which "main" may be one.
+        "main", "all", "bottleneck" (what `stacksweep.bottleneck` reads), a name, or several of these.
 
     Returns
     -------
@@ -232,12 +253,13 @@ def select(outputs: str | Sequence[str]) -> tuple[Result, ...]:
             chosen.update(result.name for result in RESULTS if result.main)
         elif name == "all":
             chosen.update(BY_NAME)
+        elif name == "bottleneck":
+            chosen.update(BOTTLENECK)
         elif isinstance(name, str) and name in BY_NAME:
             chosen.add(name)
         else:
-            raise ParameterError(
-                f"outputs: no result is called {name!r}{did_you_mean(str(name), ['main', 'all', *BY_NAME])}"
-            )
+            known = ("main", "all", "bottleneck", *BY_NAME)
+            raise ParameterError(f"outputs: no result is called {name!r}{did_you_mean(str(name), known)}")
     if not names:
-        raise ParameterError('outputs: got none; name at least one result, or "main" or "all"')
+        raise ParameterError('outputs: got none; name at least one result, or "main", "all" or "bottleneck"')
     return tuple(result for result in RESULTS if result.name in chosen)

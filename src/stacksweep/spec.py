@@ -2,7 +2,7 @@
 Specs of sweeps: TOML files that hold the arguments of a call.
 
     points = "points.csv"                  # optional: unordered points, columns are parameters
-    outputs = ["tps", "fits"]              # optional: "main" (default), "all", or names of results
+    outputs = ["tps", "fits"]              # optional: "main" (default), "all", "bottleneck", or names of results
     dtype = "float32"                      # optional: "float64" (default) or "float32"
 
     [parameters]

@@ -1,6 +1,7 @@
 """From a Dataset to a decision: the best point, what can be traded for what, what limits it, and how sure that is."""
 
 from stacksweep.analysis.front import pareto, pareto_mask
+from stacksweep.analysis.limits import bottleneck
 from stacksweep.analysis.optimum import best
 
-__all__ = ["best", "pareto", "pareto_mask"]
+__all__ = ["best", "bottleneck", "pareto", "pareto_mask"]
