@@ -4,7 +4,7 @@ from importlib.metadata import version
 
 __version__ = version("stacksweep")
 
-from stacksweep.analysis import best, bottleneck, pareto, pareto_mask
+from stacksweep.analysis import best, bottleneck, pareto, pareto_mask, sample, sensitivity, tornado
 from stacksweep.calibrate import Calibration, calibrate
 from stacksweep.documentation import document
 from stacksweep.estimate import Estimate, InvalidPointError, estimate
@@ -36,6 +36,9 @@ __all__ = [
     "pareto",
     "pareto_mask",
     "plans",
+    "sample",
     "save",
+    "sensitivity",
     "sweep",
+    "tornado",
 ]
