@@ -90,6 +90,8 @@ def sample(
     >>> ds.tps.quantile([0.05, 0.5, 0.95], "sample").round(0).values.tolist()
     [[101.0, 178.0], [113.0, 199.0], [126.0, 223.0]]
     """
+    for name in parameters:
+        parameter(name)
     uncertain = {known.name: parameters[known.name] for known in PARAMETERS if _uncertain(parameters, known.name)}
     if not uncertain:
         raise ParameterError("sample: got no distribution, needs at least one frozen distribution of scipy.stats")
@@ -149,5 +151,7 @@ def _drawn(name: str, distribution: Any, spread: Array) -> xr.DataArray:
 
 def _described(distribution: Any) -> str:
     """Write a frozen distribution as the call that makes it."""
-    given = [*map(repr, distribution.args), *(f"{name}={value!r}" for name, value in distribution.kwds.items())]
-    return f"{distribution.dist.name}({', '.join(given)})"
+    given = [("", value) for value in distribution.args] + [
+        (f"{name}=", kwd) for name, kwd in distribution.kwds.items()
+    ]
+    return f"{distribution.dist.name}({', '.join(f'{name}{np.asarray(value).tolist()!r}' for name, value in given)})"

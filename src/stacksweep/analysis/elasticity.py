@@ -12,7 +12,7 @@ from stacksweep.analysis.points import check_dataset, shown
 from stacksweep.columns import Array, Column
 from stacksweep.evaluate import LOADERS, check_size, sweep
 from stacksweep.kernels import rows
-from stacksweep.parameters import BY_NAME, PARAMETERS, ParameterError, did_you_mean
+from stacksweep.parameters import BY_NAME, PARAMETERS, ParameterError, did_you_mean, parameter
 from stacksweep.profiles import RooflineChip
 from stacksweep.profiles.roofline import NUMBERS, OPERAND_BITS
 from stacksweep.results import BY_NAME as RESULTS_BY_NAME
@@ -96,6 +96,8 @@ def sensitivity(
     >>> found.tps.round(2).values.tolist()
     [[1.0, 1.0], [0.0, 0.0], [-0.98, -0.72]]
     """
+    for name in parameters:
+        parameter(name)
     results = _results(of)
     _check_step(step)
     base = sweep(points=points, outputs=[result.name for result in results], **parameters)
@@ -108,8 +110,9 @@ def sensitivity(
         lower, upper = (_moved_sweep(results, points, parameters, name, one) for one in (below, above))
         for result in results:
             with np.errstate(divide="ignore", invalid="ignore"):
-                rise: Any = np.log(upper[result.name]) - np.log(lower[result.name])
-            found[result.name][place] = (rise.variable / width).transpose(*base[result.name].dims).values
+                # of variables, since labels of a moved dimension do not agree
+                rise: Any = np.log(upper[result.name].variable) - np.log(lower[result.name].variable)
+            found[result.name][place] = (rise / width).transpose(*base[result.name].dims).values
     variables: dict[str, Any] = {name: base[name].variable for name in ("valid", "reason")}
     for result in results:
         values, own = found[result.name], base[result.name]
