@@ -1,4 +1,4 @@
-"""The command line: `stacksweep estimate`, `memory`, `noc`, `sweep`, `calibrate`, `models`, `profiles`."""
+"""The command line: `stacksweep estimate`, `memory`, `noc`, `sweep`, `best`, `pareto`, `calibrate`, `models`, `profiles`."""
 
 import importlib.util
 import inspect
@@ -18,7 +18,7 @@ import xarray as xr
 from typer.core import TyperGroup
 
 import stacksweep as ss
-from stacksweep import cli_calibrate
+from stacksweep import cli_analysis, cli_calibrate
 from stacksweep.documentation import default_of
 from stacksweep.kernels.validity import REASONS
 from stacksweep.parameters import BY_NAME, PARAMETERS, Parameter
@@ -506,6 +506,9 @@ def profiles(as_json: Json = False) -> None:
         return
     rows = [["kind", "name", "source"], *([entry["kind"], entry["name"], entry["source"]] for entry in entries)]
     typer.echo(_table(rows, left=(0, 1, 2)))
+
+
+cli_analysis.add(app)
 
 
 def _origin(profile: Any) -> dict[str, Any]:

@@ -124,13 +124,8 @@ def test_what_is_not_known_is_nan():
 
 
 def test_a_side_that_cannot_be_is_nan():
-    # the clock ends where static power is all that the stack cools: move across that edge
-    low, high = 1.0, 90.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        valid = ss.sweep(static_power_w=middle, layers=16, **STACK).valid.item()
-        low, high = (middle, high) if valid else (low, middle)
-    found = ss.sensitivity(of="ttft", by="static_power_w", static_power_w=[low * 0.5, low * 0.999], layers=16, **STACK)
+    # 16 layers are cooled to 60.5 W, all of which is static at the upper side of the second point
+    found = ss.sensitivity(of="ttft", by="static_power_w", static_power_w=[30, 60], layers=16, **STACK)
     assert found.valid.values.tolist() == [True, True]
     assert found.ttft.isnull().values.tolist() == [[False, True]]
 
