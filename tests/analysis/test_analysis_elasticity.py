@@ -204,6 +204,7 @@ def test_table_is_sorted_by_magnitude():
         ({"of": "tpss"}, "of: no result is called 'tpss'; did you mean tps?"),
         ({"of": "fits"}, "of: 'fits' is no real number, and only those have elasticities"),
         ({"of": ["tps", "tps"]}, "of: got 'tps' twice"),
+        ({"of": [["tps"]]}, "of: no result is called ['tps']; did you mean tps?"),
         ({"of": []}, "of: got no result, needs at least one"),
         ({"of": None}, "of: got None, needs names of results"),
         ({"step": 0}, "step: got 0, needs a number above 0 and at most 1"),

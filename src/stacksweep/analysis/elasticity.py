@@ -167,7 +167,7 @@ def tornado(elasticities: xr.Dataset, of: str) -> "pd.DataFrame":
     if PARAMETER not in elasticities.dims:
         raise ParameterError(f"elasticities: has no dimension {PARAMETER!r}, needs what sensitivity makes")
     names = [str(name) for name, variable in elasticities.data_vars.items() if PARAMETER in variable.dims]
-    if of not in names:
+    if not isinstance(of, str) or of not in names:
         raise ParameterError(f"of: elasticities has no result {shown(of)}{did_you_mean(str(of), names)}")
     values = elasticities[of].transpose(PARAMETER, ...).values.reshape(elasticities.sizes[PARAMETER], -1)
     table = pd.DataFrame(values.T, columns=pd.Index(elasticities[PARAMETER].values, name=PARAMETER))
@@ -183,7 +183,7 @@ def _results(of: Any) -> list[Result]:
     names = [of] if isinstance(of, str) else list(of)
     real = [name for name, result in RESULTS_BY_NAME.items() if result.dtype == "real"]
     for name in names:
-        if name not in RESULTS_BY_NAME:
+        if not isinstance(name, str) or name not in RESULTS_BY_NAME:
             raise ParameterError(f"of: no result is called {shown(name)}{did_you_mean(str(name), real)}")
         if name not in real:
             raise ParameterError(f"of: {name!r} is no real number, and only those have elasticities")
