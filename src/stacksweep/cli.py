@@ -1,4 +1,4 @@
-"""The command line: `stacksweep estimate`, `memory`, `noc`, `sweep`, `best`, `pareto`, `calibrate`, `models`, `profiles`."""
+"""The command line: the commands `estimate`, `memory`, `noc`, `sweep`, `models`, `profiles`, and what is added."""
 
 import importlib.util
 import inspect

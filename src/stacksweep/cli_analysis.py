@@ -1,7 +1,6 @@
 """Commands that decide on the results of a sweep: `stacksweep best` and `stacksweep pareto`."""
 
 import importlib.util
-import json
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -208,12 +207,9 @@ def _words(variable: xr.Variable) -> dict[Any, str]:
 
 
 def _print_json(file: Path, where: Sequence[str] | None, call: Mapping[str, Any], points: Sequence[Point]) -> None:
-    plain = [
-        {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in one.items()}
-        for one in points
-    ]
-    whole = {"file": str(file), **call, "where": list(where or ()), "points": plain}
-    typer.echo(json.dumps(whole, indent=2, allow_nan=False))
+    from stacksweep.cli import print_json
+
+    print_json({"file": str(file), **call, "where": list(where or ()), "points": points})
 
 
 def _print_table(ds: xr.Dataset, columns: Sequence[str], points: Sequence[Point], rows: int, note: str) -> None:

@@ -135,7 +135,7 @@ def test_by_default_all_that_the_profiles_have():
     names = found.parameter.values.tolist()
     assert set(names) == {
         *("peak_flops_8", "peak_flops_16", "compute_efficiency", "memory_efficiency"),
-        *("layer_overhead", "pass_overhead", "activation_cache"),
+        *("operation_overhead", "layer_overhead", "pass_overhead", "activation_cache"),
         *("weight_bytes", "kv_read_bytes", "kv_write_bytes", "activation_bytes", "bandwidth_bytes_per_s"),
         *(f"l{level}_{rate}" for level in (1, 2, 3) for rate in ("bandwidth", "latency", "pj_per_bit")),
     }
