@@ -7,14 +7,12 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
-import xarray as xr
 from typer.core import TyperGroup
 
 import stacksweep as ss
@@ -22,7 +20,9 @@ from stacksweep import cli_analysis, cli_calibrate
 from stacksweep.documentation import default_of
 from stacksweep.kernels.validity import REASONS
 from stacksweep.parameters import BY_NAME, PARAMETERS, Parameter
+from stacksweep.progress import bar
 from stacksweep.spec import read_spec, value_of
+from stacksweep.summary import summarize, summary_text
 from stacksweep.understood import kind_rows, understood
 
 WRONG_INPUT = 2
@@ -53,8 +53,8 @@ class Commands(TyperGroup):
             result = super().invoke(ctx)
             sys.stdout.flush()
             return result
-        except KeyboardInterrupt:
-            raise _leave("interrupted; nothing was written", INTERRUPTED) from None
+        except KeyboardInterrupt as error:
+            raise _leave("interrupted; " + (_notes(error) or "nothing was written"), INTERRUPTED) from None
         except BrokenPipeError:
             # nobody reads any more
             _drop_output()
@@ -65,7 +65,7 @@ class Commands(TyperGroup):
             except OSError:
                 _drop_output()
             words = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
-            raise _leave(f"error: {words}", WRONG_INPUT) from None
+            raise _leave("; ".join(filter(None, (f"error: {words}", _notes(error)))), WRONG_INPUT) from None
         except MemoryError as error:
             raise _leave(f"error: {str(error) or 'out of memory'}", WRONG_INPUT) from None
         except ValueError as error:
@@ -78,6 +78,10 @@ class Commands(TyperGroup):
 def _drop_output() -> None:
     """Let go of what is still buffered for stdout: it must not be tried again at the end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _notes(error: BaseException) -> str:
+    return "; ".join(getattr(error, "__notes__", ()))
 
 
 def _leave(words: str, status: int) -> typer.Exit:
@@ -104,6 +108,13 @@ SpecPath = Annotated[
 OutputPath = Annotated[
     Path | None,
     typer.Option("--output", "-o", metavar="FILE", readable=False, help="Where to write: FILE.nc or FILE.zarr."),
+]
+MaxMemory = Annotated[
+    str | None,
+    typer.Option("--max-memory", metavar="BYTES", help="Hold so much of the result, as in 2GB; half of what is free."),
+]
+Compression = Annotated[
+    str, typer.Option("--compression", help="zlib, zstd (faster, but not every reader of NetCDF knows it), or none.")
 ]
 
 
@@ -245,29 +256,53 @@ def sweep(
     spec: SpecPath,
     output: OutputPath = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted sweep into .zarr.")] = False,
+    max_memory: MaxMemory = None,
+    compression: Compression = "auto",
     no_progress: Annotated[bool, typer.Option("--no-progress", help="Show no progress bar on a terminal.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
-    """Evaluate a spec and write the result.
+    """Evaluate a spec and write the result, block by block.
 
     A spec names parameters with their values, lists or ranges. A summary with the best point is printed at the end.
     """
     if output is None:
         raise CommandError("output: is missing, needs a file that ends in .nc or .zarr, as in -o sweep.nc")
-    check_output(output, overwrite=overwrite)
+    check_output(output, overwrite=overwrite or resume)
     call = read_spec(spec)
-    with _bar(shown=sys.stderr.isatty() and not no_progress) as bar:
-        started = time.perf_counter()
-        dataset = ss.sweep(points=call.points, outputs=call.outputs, dtype=call.dtype, progress=bar, **call.parameters)
-        seconds = time.perf_counter() - started
-        networks = json.loads(dataset.attrs["profiles"]).get("noc", [])
-        _warn_of_free_links({entry["name"]: entry.get("uncharged_share") for entry in networks})
-        # summed up first: an interruption until here leaves nothing, and afterwards there is little left to do
-        summary = summarize(dataset)
-        ss.save(dataset, output)
+    times: list[tuple[float, int]] = []
+    with bar(shown=sys.stderr.isatty() and not no_progress) as show:
+
+        def progress(done: int, total: int) -> None:
+            # the first report comes when all is prepared and compiled
+            times.append((time.perf_counter(), done))
+            show(done, total)
+
+        dataset = ss.sweep(
+            points=call.points,
+            outputs=call.outputs,
+            dtype=call.dtype,
+            to=output,
+            resume=resume,
+            max_memory=max_memory,
+            compression=compression,
+            progress=progress,
+            **call.parameters,
+        )
+        seconds = time.perf_counter() - times[0][0]
+    try:
+        with dataset:
+            networks = json.loads(dataset.attrs["profiles"]).get("noc", [])
+            _warn_of_free_links({entry["name"]: entry.get("uncharged_share") for entry in networks})
+            summary = summarize(dataset)
+    except KeyboardInterrupt as error:
+        error.add_note(f"{output} is whole")
+        raise
     files = [file for file in output.rglob("*") if file.is_file()] if output.is_dir() else [output]
     summary |= {"output": str(output), "bytes": sum(file.stat().st_size for file in files), "seconds": seconds}
-    print_json(summary) if as_json else typer.echo(_summary_text(summary))
+    if times[0][1]:
+        summary["resumed"] = times[0][1]
+    print_json(summary) if as_json else typer.echo(summary_text(summary))
 
 
 def check_output(path: Path, *, overwrite: bool) -> None:
@@ -294,107 +329,6 @@ def check_output(path: Path, *, overwrite: bool) -> None:
         raise CommandError(f"output: got {str(path)!r}, which is a file, and a Zarr store is a folder")
     if os.path.lexists(path) and not overwrite:
         raise CommandError(f"output: {str(path)!r} exists; choose another name, or replace it with --overwrite")
-
-
-@contextmanager
-def _bar(*, shown: bool) -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar on stderr; yields what to call with the points done and their total."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), disable=not shown) as progress:
-        task = progress.add_task("preparing", total=None, rate="")
-        started = time.perf_counter()
-
-        def report(done: int, total: int) -> None:
-            rate = f"{done / (time.perf_counter() - started):,.0f} points/s"
-            words = "evaluating" if done < total else "writing"
-            progress.update(task, completed=done, total=total, rate=rate, description=words)
-
-        yield report
-        progress.update(task, description="done")
-
-
-def summarize(dataset: xr.Dataset) -> dict[str, Any]:
-    """
-    Sum up a sweep.
-
-    Parameters
-    ----------
-    dataset : xarray.Dataset
-
-    Returns
-    -------
-    dict
-        Dimensions, points, how many are valid, fit, or cannot be for each reason, and the best point.
-    """
-    valid, reason = dataset["valid"], dataset["reason"].values
-    counts = {name: int(np.count_nonzero(reason == code)) for code, name in enumerate(REASONS) if name != "valid"}
-    return {
-        "dimensions": {str(dim): int(size) for dim, size in valid.sizes.items()},
-        "points": valid.size,
-        "valid": int(valid.sum()),
-        "fits": int(dataset["fits"].sum()) if "fits" in dataset else None,
-        "reasons": {name: count for name, count in counts.items() if count},
-        "best": _best(dataset),
-    }
-
-
-def _best(dataset: xr.Dataset) -> dict[str, Any] | None:
-    """Find the valid point with the highest tps, among those that fit if any is known to."""
-    if "tps" not in dataset or not dataset["valid"].any():
-        return None
-    fitting = "fits" in dataset and bool(dataset["fits"].any())
-    candidates = dataset["fits" if fitting else "valid"].values
-    tps = dataset["tps"].values
-    highest = np.max(tps, where=candidates, initial=-np.inf)
-    equals = candidates & (tps == highest)
-    index = dict(zip(dataset["valid"].dims, np.unravel_index(np.argmax(equals), equals.shape), strict=True))
-    point = dataset[["tps", *(name for name in ("ttft",) if name in dataset)]].isel(index)
-    return {
-        "among": "fits" if fitting else "valid",
-        **{str(name): point[name].item() for name in point.data_vars},
-        "equals": int(np.count_nonzero(equals)),
-        "coordinates": {str(name): point[name].item() for name in point.coords if dataset[name].ndim},
-    }
-
-
-def _summary_text(summary: Mapping[str, Any]) -> str:
-    points, best = summary["points"], summary["best"]
-    dimensions = " x ".join(f"{dim} {size:,}" for dim, size in summary["dimensions"].items()) or "none: one point"
-    rows = [
-        ("dimensions", dimensions),
-        ("points", f"{points:,} in {summary['seconds']:.3g} s ({points / summary['seconds']:,.0f} points/s)"),
-        ("valid", f"{summary['valid']:,} ({summary['valid'] / points:.1%})"),
-        *((f"  {name}", f"{count:,}: {REASONS[name]}") for name, count in summary["reasons"].items()),
-    ]
-    if summary["fits"] is not None:
-        rows.append(("fits", f"{summary['fits']:,} ({summary['fits'] / points:.1%})"))
-    rows += zip(("best", "  at"), _best_text(summary, best), strict=False)
-    rows.append(("written", f"{summary['output']} ({summary['bytes'] / 1e6:,.1f} MB)"))
-    width = max(len(name) for name, _ in rows)
-    return "\n".join(f"{name:<{width}}  {words}" for name, words in rows)
-
-
-def _best_text(summary: Mapping[str, Any], best: Mapping[str, Any] | None) -> Iterator[str]:
-    if best is None:
-        yield "no point is valid" if not summary["valid"] else "not known: tps is not among the outputs"
-        return
-    among = "among points that fit"
-    if best["among"] == "valid":
-        among = "among all valid points: " + ("no point fits" if summary["fits"] == 0 else "fits is not an output")
-    ttft = f", ttft {best['ttft']:.6g} s" if "ttft" in best else ""
-    equals = f" (the first of {best['equals']:,} with this tps)" if best["equals"] > 1 else ""
-    yield f"tps {best['tps']:.6g} tokens/s{ttft}, {among}{equals}"
-    if best["coordinates"]:
-        yield ", ".join(f"{name} {_value(value)}" for name, value in best["coordinates"].items())
 
 
 app.command()(takes(PARAMETERS)(cli_calibrate.calibrate))
@@ -535,10 +469,6 @@ def _plain(value: Any) -> Any:
 
 def _number(value: float) -> str:
     return "-" if math.isnan(value) else f"{value:.6g}"
-
-
-def _value(value: Any) -> str:
-    return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
 def _table(rows: Sequence[Sequence[Any]], left: Sequence[int]) -> str:

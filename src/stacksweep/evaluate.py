@@ -8,7 +8,7 @@ from math import prod
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Lock
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import xarray as xr
@@ -17,6 +17,7 @@ from deepstack_noc import Noc, uncharged_shares
 from deepstack_noc.tables import available_cores
 from stacksweep import chips, moe, network, space, tables
 from stacksweep import plan as plans
+from stacksweep.backed import settle
 from stacksweep.blocks import Layout, Problem, Ranges, Raw, Worker
 from stacksweep.columns import Array, Column, constant
 from stacksweep.kernels import rows
@@ -25,6 +26,7 @@ from stacksweep.kernels.validity import BUFFERING_LIMITED, DOES_NOT_FIT, VALID
 from stacksweep.parameters import BY_NAME, ParameterError
 from stacksweep.pricing import check_priced
 from stacksweep.profiles import load_chip, load_memory, load_model, load_noc
+from stacksweep.progress import Progress, reporting
 from stacksweep.results import ALONG, Result, Stage, select
 from stacksweep.routing import load_routing
 from stacksweep.space import Space
@@ -40,8 +42,6 @@ LOADERS: Mapping[str, Callable[[Any], Any]] = {
 STAGES = get_args(Stage)[1:]
 """Parts of the model in the order of the kernel's `needs`."""
 
-Progress = Callable[[int, int], None]
-
 
 class ResultTooLargeError(MemoryError):
     """The result of a call would not fit in memory."""
@@ -52,7 +52,12 @@ def sweep(
     points: Any = None,
     outputs: str | Sequence[str] = "main",
     dtype: str = "float64",
-    progress: Progress | None = None,
+    chunks: Mapping[str, Any] | Literal["auto"] | None = None,
+    to: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    max_memory: int | str | None = None,
+    compression: str = "auto",
+    progress: Progress | bool | None = None,
     **parameters: Any,
 ) -> xr.Dataset:
     """Evaluate a grid, a list of points, or a mixture of both."""
@@ -60,9 +65,33 @@ def sweep(
     if not isinstance(outputs, str):
         outputs = list(outputs) if isinstance(outputs, Iterable) else [outputs]
     results = select(outputs)
-    grid, problem = problem_of(parameters, points, results, dtype)
-    raw = price(problem, results, np.dtype(dtype), progress)
-    return dataset(grid, results, raw, call_attributes(grid, outputs, dtype))
+    parameters, points, backed = settle(parameters, points)
+    chunks = backed if chunks is None else chunks
+    if to is None:
+        check_unused(resume=resume is not False, max_memory=max_memory is not None, compression=compression != "auto")
+        target = None
+    else:
+        from stacksweep import stream
+
+        target = stream.Target.of(to, resume=resume, max_memory=max_memory, compression=compression)
+    grid, problem = problem_of(parameters, points, results, dtype, whole=chunks is None and to is None)
+    attributes = call_attributes(grid, outputs, dtype)
+    if target is not None:
+        return stream.write(target, grid, problem, results, dtype, attributes, chunks, progress)
+    if chunks is not None:
+        from stacksweep.lazy import lazy_dataset
+
+        return lazy_dataset(grid, problem, results, dtype, attributes, chunks)
+    with reporting(progress, by_default=False) as report:
+        raw = price(problem, results, np.dtype(dtype), report)
+    return dataset(grid, results, raw, attributes)
+
+
+def check_unused(**given: bool) -> None:
+    """Refuse arguments that only a sweep into a file can use."""
+    for name, used in given.items():
+        if used:
+            raise ParameterError(f"{name}: is of use only together with to=, which names a file")
 
 
 def real_dtype(dtype: Any) -> str:
@@ -77,15 +106,16 @@ def real_dtype(dtype: Any) -> str:
 
 
 def problem_of(
-    parameters: Mapping[str, Any], points: Any, results: Sequence[Result], dtype: str
+    parameters: Mapping[str, Any], points: Any, results: Sequence[Result], dtype: str, *, whole: bool = True
 ) -> tuple[Space, Problem]:
-    """Check the arguments of a call and prepare it."""
+    """Check the arguments of a call and prepare it; a `whole` result must fit in memory."""
     grid = space.build(parameters, points, LOADERS)
     for name in ("model", "memory"):
         if name not in grid.columns:
             raise ParameterError(f"{name}: is missing, needs {BY_NAME[name].allowed}")
     check_priced(grid.columns["model"].choices, grid.columns["chip"].choices)
-    check_size(grid.sizes, results, dtype)
+    if whole:
+        check_size(grid.sizes, results, dtype)
     grid, devices = plans.complete(chips.complete(grid))
     return grid, prepare(grid, devices)
 
@@ -100,14 +130,20 @@ def check_size(sizes: Mapping[str, int], results: Sequence[Result], dtype: str) 
         With the size and the ways out.
     """
     points = prod(sizes.values())
-    reals, others = (sum(part) for part in zip(*(result.nbytes for result in results), strict=True))
-    nbytes = points * (reals * np.dtype(dtype).itemsize + others)
+    nbytes = points * point_bytes(results, dtype)
     free = available_memory()
     if nbytes > free:
         raise ResultTooLargeError(
             f"the result of {points:,} points and {len(results)} variables needs {nbytes / 2**30:.1f} GiB, and "
-            f'{free / 2**30:.1f} GiB are free; ask for fewer outputs=, for dtype="float32", or for a part of the grid'
+            f'{free / 2**30:.1f} GiB are free; ask for fewer outputs= or for dtype="float32", write it block by block '
+            'with to="sweep.nc", or evaluate it lazily with chunks="auto"'
         )
+
+
+def point_bytes(results: Sequence[Result], dtype: str) -> int:
+    """Bytes of all results of a point."""
+    reals, others = (sum(part) for part in zip(*(result.nbytes for result in results), strict=True))
+    return int(reals * np.dtype(dtype).itemsize + others)
 
 
 def available_memory() -> int:
@@ -182,9 +218,17 @@ def prepare(grid: Space, devices: Column) -> Problem:
     return Problem(grid.sizes, fixed, load, machine)
 
 
-def price(problem: Problem, results: Sequence[Result], dtype: np.dtype[Any], progress: Progress | None = None) -> Raw:
+def price(
+    problem: Problem,
+    results: Sequence[Result],
+    dtype: np.dtype[Any],
+    progress: Progress | None = None,
+    *,
+    room: Raw | None = None,
+    threads: int | None = None,
+) -> Raw:
     """
-    Price every point of a problem, block by block on all cores.
+    Price every point of a problem, block by block.
 
     Parameters
     ----------
@@ -195,6 +239,10 @@ def price(problem: Problem, results: Sequence[Result], dtype: np.dtype[Any], pro
         Of the real results.
     progress : callable, optional
         Called with the points done and their total after each block.
+    room : Raw, optional
+        Arrays to write into, as long as the result: memory that has been used before is faster.
+    threads : int, optional
+        At most so many; as many as there are cores unless given.
 
     Returns
     -------
@@ -205,7 +253,7 @@ def price(problem: Problem, results: Sequence[Result], dtype: np.dtype[Any], pro
     wanted = np.array([OUTPUTS.index(row) for result in results for row in result.rows], np.int64)
     needed = {stage for result in results for stage in result.needs}
     needs = tuple(stage in needed for stage in STAGES)
-    raw = Raw(tuple(np.empty(points, dtype) for _ in wanted), np.empty(points, np.uint8), np.empty(points, np.uint8))
+    raw = room or raw_results(points, len(wanted), dtype)
     layout = Layout.of(problem)
     blocks = list(layout.blocks())
     queue: SimpleQueue[Ranges] = SimpleQueue()
@@ -221,7 +269,7 @@ def price(problem: Problem, results: Sequence[Result], dtype: np.dtype[Any], pro
         except Empty:
             pass
 
-    threads = min(available_cores(), len(blocks))
+    threads = min(threads or available_cores(), len(blocks))
     if threads == 1:
         work()
         return raw
@@ -235,6 +283,13 @@ def price(problem: Problem, results: Sequence[Result], dtype: np.dtype[Any], pro
                 queue.get()
             raise
     return raw
+
+
+def raw_results(points: int, reals: int, dtype: np.dtype[Any]) -> Raw:
+    """Room for results, not filled."""
+    return Raw(
+        tuple(np.empty(points, dtype) for _ in range(reals)), np.empty(points, np.uint8), np.empty(points, np.uint8)
+    )
 
 
 class Done:
@@ -256,7 +311,11 @@ class Done:
 
 def dataset(grid: Space, results: Sequence[Result], raw: Raw, attributes: Mapping[str, Any]) -> xr.Dataset:
     """Give raw results their names, shapes, units and flags."""
-    dims, shape = tuple(grid.sizes), tuple(grid.sizes.values())
+    return assemble(grid, results, values_of(results, raw, tuple(grid.sizes.values())), attributes)
+
+
+def values_of(results: Sequence[Result], raw: Raw, shape: tuple[int, ...]) -> dict[str, Array]:
+    """Arrays of results by name, in the order of `results`; they may share memory with `raw`."""
     valid = raw.reasons == VALID
     flags: dict[str, Callable[[], Array]] = {
         "valid": lambda: valid,
@@ -265,16 +324,12 @@ def dataset(grid: Space, results: Sequence[Result], raw: Raw, attributes: Mappin
         "fits": lambda: valid & ((raw.warnings & DOES_NOT_FIT) == 0),
         "buffering_limited": lambda: (raw.warnings & BUFFERING_LIMITED) != 0,
     }
-    variables: dict[str, tuple[tuple[str, ...], Array, dict[str, Any]]] = {}
-    coordinates = dict(grid.coordinates)
+    arrays: dict[str, Array] = {}
     row = 0
     for result in results:
         rows_of, row = raw.real[row : row + len(result.rows)], row + len(result.rows)
         if result.along:
-            words, labels = ALONG[result.along]
-            attached = {"units": "1", "long_name": words}
-            coordinates[result.along] = ((result.along,), np.array(labels, object), attached)
-            variables[result.name] = ((result.along, *dims), np.stack(rows_of).reshape(-1, *shape), result.attributes)
+            arrays[result.name] = np.stack(rows_of).reshape(-1, *shape)
             continue
         if result.dtype == "real":
             values = rows_of[0]
@@ -282,7 +337,24 @@ def dataset(grid: Space, results: Sequence[Result], raw: Raw, attributes: Mappin
             values = np.where(valid, rows_of[0], -1).astype(result.dtype)
         else:
             values = flags[result.name]()
-        variables[result.name] = (dims, values.reshape(shape), result.attributes)
+        arrays[result.name] = values.reshape(shape)
+    return arrays
+
+
+def assemble(
+    grid: Space, results: Sequence[Result], arrays: Mapping[str, Any], attributes: Mapping[str, Any]
+) -> xr.Dataset:
+    """Make the Dataset of arrays of results, in memory or not."""
+    coordinates = dict(grid.coordinates)
+    variables = {}
+    for result in results:
+        dims = tuple(grid.sizes)
+        if result.along:
+            words, labels = ALONG[result.along]
+            attached = {"units": "1", "long_name": words}
+            coordinates[result.along] = ((result.along,), np.array(labels, object), attached)
+            dims = (result.along, *dims)
+        variables[result.name] = (dims, arrays[result.name], result.attributes)
     # fast path: xarray would look for dates among many words
     named = {name: xr.Variable(*coordinate, fastpath=True) for name, coordinate in coordinates.items()}
     return xr.Dataset(variables, named, dict(attributes))

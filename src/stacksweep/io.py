@@ -18,6 +18,7 @@ def save(dataset: xr.Dataset, path: str | os.PathLike[str]) -> None:
     Parameters
     ----------
     dataset : xarray.Dataset
+        A lazy one is evaluated chunk by chunk while it is written.
     path : path
         Replaced if it exists.
 
@@ -28,32 +29,61 @@ def save(dataset: xr.Dataset, path: str | os.PathLike[str]) -> None:
         store.
     """
     target = Path(path)
+    check_target(target)
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
+        whole = Path(folder) / target.name
+        if target.suffix == ".zarr":
+            # format 2 has consolidated metadata and text as standard, so that it opens without a warning
+            dataset.to_zarr(whole, zarr_format=2, consolidated=True)
+            put_store(whole, target, Path(f"{folder}.replaced"))
+            return
+        try:
+            dataset.to_netcdf(whole, engine="netcdf4")
+        except RuntimeError as error:
+            raise not_written(target, error) from None
+        put_file(whole, target)
+
+
+def check_target(target: Path) -> None:
+    """
+    Refuse a path that cannot be written to, before anything else is done.
+
+    Raises
+    ------
+    OSError
+        If its folder is missing or cannot be written to, or something else has its name.
+    """
     zarr = target.suffix == ".zarr"
     if not target.parent.is_dir():
         raise FileNotFoundError(f"{target}: there is no folder {str(target.parent)!r}")
     if target.is_dir() and not (zarr and any((target / name).exists() for name in ("zarr.json", ".zgroup"))):
-        raise IsADirectoryError(f"{target}: is a folder")
-    with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
-        whole = Path(folder) / target.name
-        if not zarr:
-            try:
-                dataset.to_netcdf(whole, engine="netcdf4")
-            except RuntimeError as error:
-                # what netCDF4 makes of a full disk
-                raise OSError(f"{target}: could not be written, maybe for want of room: {error}") from None
-            with whole.open("rb") as file:
-                os.fsync(file.fileno())
-            whole.replace(target)
-            return
-        # format 2 has consolidated metadata and text as standard, so that it opens without a warning
-        dataset.to_zarr(whole, zarr_format=2, consolidated=True)
-        replaced = Path(f"{folder}.replaced")
-        if target.is_dir():
-            target.rename(replaced)
-        try:
-            whole.rename(target)
-        except BaseException:
-            if replaced.is_dir():
-                replaced.rename(target)
-            raise
-        shutil.rmtree(replaced, ignore_errors=True)
+        raise IsADirectoryError(f"{target}: is a folder" + " and no Zarr store" * zarr)
+    if zarr and target.is_file():
+        raise NotADirectoryError(f"{target}: is a file, and a Zarr store is a folder")
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise PermissionError(f"{target}: the folder {str(target.parent)!r} cannot be written to")
+
+
+def not_written(target: Path, error: RuntimeError) -> OSError:
+    """Say what netCDF4 makes of a full disk."""
+    return OSError(f"{target}: could not be written, maybe for want of room: {error}")
+
+
+def put_file(whole: Path, target: Path) -> None:
+    """Give a complete file its name."""
+    with whole.open("rb") as file:
+        os.fsync(file.fileno())
+    whole.replace(target)
+
+
+def put_store(whole: Path, target: Path, replaced: Path) -> None:
+    """Give a complete store its name; what had it before stands under `replaced` for a moment."""
+    if target.is_dir():
+        target.rename(replaced)
+    try:
+        whole.rename(target)
+    except BaseException:
+        if replaced.is_dir():
+            replaced.rename(target)
+        raise
+    shutil.rmtree(replaced, ignore_errors=True)
