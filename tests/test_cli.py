@@ -629,7 +629,9 @@ def test_sweep_hands_the_whole_spec_over(spec, tmp_path, monkeypatch):
         return evaluate.sweep(**{**arguments, "dtype": "float64"})
 
     monkeypatch.setattr(ss, "sweep", sweep)
-    summary_of(spec("dtype = 'float32'\noutputs = 'main'\n" + SPEC), tmp_path / "out.nc")
+    out = tmp_path / "out.nc"
+    more = ("--max-memory", "1 GB", "--compression", "none")
+    summary_of(spec("dtype = 'float32'\noutputs = 'main'\n" + SPEC), out, *more)
     asked.pop("progress")
     assert asked == {
         **ARGUMENTS,
@@ -637,6 +639,10 @@ def test_sweep_hands_the_whole_spec_over(spec, tmp_path, monkeypatch):
         "dtype": "float32",
         "outputs": "main",
         "points": None,
+        "to": out,
+        "resume": False,
+        "max_memory": "1 GB",
+        "compression": "none",
     }
 
 
@@ -700,10 +706,10 @@ def test_a_write_that_fails_leaves_the_old_file(spec, tmp_path, monkeypatch, err
     assert files(tmp_path) == ["out.nc", "spec.toml"]
 
 
-def test_a_result_that_is_too_large(spec, tmp_path, monkeypatch):
-    monkeypatch.setattr(evaluate, "available_memory", lambda: 1)
-    text = refused("sweep", spec(), "-o", tmp_path / "out.nc")
-    assert text.startswith("the result of 18 points and 12 variables needs 0.0 GiB, and 0.0 GiB are free; ask for ")
+def test_a_memory_that_is_too_small(spec, tmp_path):
+    # the largest memory that does not hold a single point in each of three blocks
+    text = refused("sweep", spec(), "-o", tmp_path / "out.nc", "--max-memory", "203")
+    assert text == "max_memory: got 203 bytes, needs at least 204 for 3 chunks"
     assert files(tmp_path) == ["spec.toml"]
 
 

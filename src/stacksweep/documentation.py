@@ -69,15 +69,33 @@ outputs : str or list of str
     are always there.
 dtype : {"float64", "float32"}
     Of the real results.
-progress : callable, optional
-    Called with the points done and their total, from any thread, one call at a time."""
+chunks : dict or "auto", optional
+    Lengths of chunks by dimension, or about a million points in each: the result is lazy, made of dask arrays that
+    are evaluated when they are used, chunk by chunk, and equal those in memory bit for bit. Arguments that are dask
+    arrays give their own chunks; they are computed at once, being small beside the result. With `to`, the chunks of
+    the file.
+to : path, optional
+    File to write, which ends in `.nc` or `.zarr`: evaluated and written block by block, and then opened without
+    being read. It has its name when it is whole, and replaces what had it before.
+resume : bool
+    With `to="….zarr"`: go on with what an interrupted sweep of the same call has left.
+max_memory : int or str, optional
+    With `to`: bytes of the result that may be held at a time, as a number or as in "2 GB"; half of what is free by
+    default.
+compression : {"auto", "zlib", "zstd", "none"}
+    With `to`: zlib in NetCDF and zstd in Zarr by default. In NetCDF zstd is several times faster, but not every reader
+    knows it.
+progress : bool or callable, optional
+    Whether to show a progress bar, if stderr is a terminal: by default with `to` only. Or what is called with the
+    points done and their total, from any thread, one call at a time."""
 
 _SWEEP_END = """
 Returns
 -------
 xarray.Dataset
     One variable per result over all dimensions, with units, long names and flags. Points that cannot be are masked:
-    NaN, `valid` false, and the first reason in `reason`.
+    NaN, `valid` false, and the first reason in `reason`. With `chunks` or `to` its arrays are those of dask (with `to`
+    and without dask they are read when they are used).
 
 Raises
 ------
@@ -86,7 +104,9 @@ ParameterError
 ProfileError
     If a profile cannot be loaded.
 ResultTooLargeError
-    If the result would not fit in memory.
+    If the result would not fit in memory, unless `chunks` or `to` is given.
+OSError
+    If a file cannot be written; nothing then stands under its name that did not before.
 
 See Also
 --------

@@ -62,8 +62,10 @@ class NetcdfWriter:
         self._part = path.with_name(f"{_prefix(path)}{os.getpid()}-{uuid4().hex[:6]}")
         try:
             self._file = _create(self._part, template, chunk, FILTERS[compression])
-        except BaseException:
+        except BaseException as error:
             self._part.unlink(missing_ok=True)
+            if isinstance(error, RuntimeError):
+                raise not_written(path, error) from None
             raise
 
     def todo(self) -> Sequence[Box]:
