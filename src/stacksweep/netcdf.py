@@ -24,7 +24,7 @@ FILTERS: Mapping[str, dict[str, Any]] = {
     # what every reader of NetCDF understands
     "auto": {"compression": "zlib", "complevel": 1, "shuffle": True},
     "zlib": {"compression": "zlib", "complevel": 1, "shuffle": True},
-    "zstd": {"compression": "zstd", "complevel": 1, "shuffle": True},
+    "zstd": {"compression": "zstd", "complevel": 1},
     "none": {},
 }
 

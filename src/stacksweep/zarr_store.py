@@ -77,27 +77,33 @@ class ZarrWriter:
         self._path, self._part = path, path.with_name(f".{path.name}.part")
         self._store = self._part / "store"
         self._sizes = {dim: template.sizes[dim] for dim in chunk}
+        self._block = block
         self._whole = False
         self._done: set[tuple[int, ...]] = set()
         identity = _identity(template)
         begun = self._lock()
-        if begun and resume:
-            head = begun[0]
-            _check_same(path, head["identity"], identity)
-            self._block = head["block"]
-            self._done = {tuple(starts) for starts in begun[1:]}
-        elif resume and path.is_dir():
-            with xr.open_zarr(path, chunks=None) as there:
-                _check_same(path, _identity(there), identity)
-            self._whole = True
-            self._discard()
-        else:
-            self._block = block
-            self._create(template, chunk, compression)
-            self._note({"identity": identity, "block": block})
-        if not self._whole:
+        try:
+            if begun and resume:
+                _check_same(path, begun[0]["identity"], identity)
+                self._block = begun[0]["block"]
+                self._done = {tuple(starts) for starts in begun[1:]}
+            elif resume and path.is_dir():
+                with xr.open_zarr(path, chunks=None) as there:
+                    _check_same(path, _identity(there), identity)
+                self._whole = True
+                self._discard()
+                return
+            else:
+                self._create(template, chunk, compression)
+                self._note({"identity": identity, "block": block})
             group: Any = zarr.open_group(self._store, mode="r+", zarr_format=2, use_consolidated=False)
             self._arrays = {str(name): group[str(name)] for name in template.data_vars}
+        except BaseException:
+            if begun and resume:
+                self._notes.close()
+            else:
+                self._discard()
+            raise
 
     def _lock(self) -> list[Any]:
         """Take hold of the temporary store; returns what has been noted in it."""
@@ -184,7 +190,7 @@ def _identity(dataset: xr.Dataset) -> dict[str, str]:
     for name in sorted(map(str, dataset.coords)):
         values = dataset[name].values
         digest.update(f"{name} {values.shape}".encode())
-        digest.update(json.dumps(values.tolist()).encode() if values.dtype.kind == "O" else values.tobytes())
+        digest.update(values.tobytes() if values.dtype.kind in "biuf" else json.dumps(values.tolist()).encode())
     attributes = {name: dataset.attrs.get(name, "") for name in ("stacksweep_version", "call", "profiles")}
     return {**attributes, "coordinates": digest.hexdigest()}
 
