@@ -64,10 +64,8 @@ def priced(monkeypatch):
         {},
         "auto",
         {"layers": 1},
-        {"batch_size": 2, "tp": 2},
-        {"model": 1, "routing": 1, "input_seq_len": 1, "connected_layers": 1},
+        {"model": 1, "routing": 1, "batch_size": 2, "connected_layers": 1, "tp": 100},
         {"batch_size": (1, 3, 1), "layers": 2},
-        {"layers": 100},
     ],
 )
 def test_lazy_equals_eager(eager, chunks):

@@ -30,7 +30,10 @@ def save(dataset: xr.Dataset, path: str | os.PathLike[str]) -> None:
     """
     target = Path(path)
     check_target(target)
-    with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
+    # workers of a cluster may still be writing when one of them has failed: that must not hide why
+    with tempfile.TemporaryDirectory(
+        prefix=f".{target.name}.", dir=target.parent, ignore_cleanup_errors=True
+    ) as folder:
         whole = Path(folder) / target.name
         if target.suffix == ".zarr":
             # format 2 has consolidated metadata and text as standard, so that it opens without a warning
