@@ -15,7 +15,7 @@ from pathlib import Path
 
 from measure import Figure, machine, table
 
-PARTS = ("single_chip", "systems", "start_up", "peak_memory", "network")
+PARTS = ("single_chip", "systems", "start_up", "peak_memory", "network", "growth", "large")
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "RESULTS.md"

@@ -1,6 +1,6 @@
 """A sweep cut into boxes, a stretch of every dimension each: chunks of arrays and files, blocks of a stream."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, product
 from math import ceil, prod
 from typing import Any
@@ -48,14 +48,31 @@ def chunk_shape(sizes: Mapping[str, int], points: int) -> dict[str, int]:
     return shape
 
 
-def block_shape(sizes: Mapping[str, int], chunk: Mapping[str, int], points: int) -> dict[str, int]:
+def block_shape(
+    sizes: Mapping[str, int], chunk: Mapping[str, int], points: int, first: Sequence[str] = ()
+) -> dict[str, int]:
     """
-    Shape of blocks of whole chunks that are written one after the other, of about so many points.
+    Shape of blocks of whole chunks that are priced and written one after the other.
 
-    They grow along the last dimensions first, so that each is nearly a stretch of the result.
+    Parameters
+    ----------
+    sizes : mapping
+        Lengths of the dimensions.
+    chunk : mapping
+        Lengths of a chunk.
+    points : int
+        At most so many in a block, unless a chunk has more.
+    first : sequence of str
+        Dimensions along which blocks grow first; then they grow from the last dimension on, so that they are nearly
+        stretches of the result.
+
+    Returns
+    -------
+    dict
+        Lengths of a block, in the order of `sizes`.
     """
     shape = dict(chunk)
-    for dim in reversed(list(sizes)):
+    for dim in (*first, *(dim for dim in reversed(list(sizes)) if dim not in first)):
         chunks = points // prod(shape.values())
         if chunks < 2:
             break

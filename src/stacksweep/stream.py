@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 import xarray as xr
 
-from stacksweep.blocks import Problem, Raw
+from stacksweep.blocks import Layout, Problem, Raw
 from stacksweep.boxes import Box, block_shape, chunk_shape, cut_as_asked, part
 from stacksweep.columns import Array
 from stacksweep.evaluate import Done, assemble, available_memory, point_bytes, price, raw_results, values_of
@@ -34,6 +34,9 @@ CHUNK_POINTS = 2**18
 
 BLOCK_POINTS = 2**21
 """Points of a block at the most: many against the cost of a block; more gain nothing."""
+
+LEAST_BLOCKS = 8
+"""Blocks of a sweep, if they have the points of a chunk: while one is written, the next is priced."""
 
 HELD = 3
 """Blocks at a time: one is priced, one waits, one is written."""
@@ -171,7 +174,10 @@ def write(
     of_point = point_bytes(results, dtype)
     most = target.max_memory // (HELD * of_point)
     chunk = _file_chunks(chunks, grid.sizes, most, target.max_memory, of_point)
-    block = block_shape(grid.sizes, chunk, min(most, BLOCK_POINTS))
+    # the work of a load is done once for all machines of a block
+    machines = Layout.of(problem).dims[2]
+    room = min(most, BLOCK_POINTS, prod(grid.sizes.values()) // LEAST_BLOCKS)
+    block = block_shape(grid.sizes, chunk, room, machines)
     # compiles what has to be compiled: points per second are of what comes then
     first = part(problem, {dim: slice(0, 1) for dim in problem.sizes})
     kind = np.dtype(dtype)
