@@ -61,12 +61,12 @@ def network(devices: int) -> dict[str, Any]:
     layers = {}
     for level, shape in enumerate(DEVICES[devices], 1):
         layers[f"L{level}"] = {
-            "kind": "switch" if 1 in shape else "mesh2d",
+            "kind": "switch" if shape in ((1, 1), (1, 8)) else "mesh2d",
             "shape": list(shape),
             "hop_latency_ns": 200 * level,
             "link_bandwidth_gbytes_per_s": 400 / level,
         }
-        if 1 in shape:
+        if layers[f"L{level}"]["kind"] == "switch":
             layers[f"L{level}"] |= {"switch_center_in_gbytes_per_s": 1600, "switch_center_out_gbytes_per_s": 1600}
     return {
         "schema_version": 1,
@@ -95,9 +95,11 @@ def _of_devices(devices: int) -> dict[str, Any]:
 
 
 def _of_models() -> dict[str, dict[str, Any]]:
+    # those that every chip can price
+    families = [name for name in ss.bundled_names("models") if name.startswith(("llama-3", "qwen3-", "gpt", "mixtral"))]
     return {
         str(len(models)): {"model": models, **_loads(GRID_POINTS // len(models))}
-        for models in (list(MODELS[:1]), list(MODELS), ss.bundled_names("models"))
+        for models in (list(MODELS[:1]), list(MODELS), families)
     }
 
 
