@@ -63,6 +63,8 @@ def results_page(figures: Sequence[Figure], on: dict[str, str]) -> str:
         "  `main`; all of its points are valid. `benchmarks/cases.py` and `benchmarks/systems.py` have every number.",
         "* The target of the peak memory is the result, a quarter of it, and 300 MB, in which the interpreter and all",
         "  imported packages are included.",
+        "* Large sweeps write where `tempfile` puts files, each in a process of its own. netCDF4 alone writes as many bytes",
+        "  in the same layout, all ones; both end with `fsync`. Two processes of a cluster have one thread each.",
         "",
         "The machine:",
         "",

@@ -10,8 +10,9 @@ import xarray as xr
 from stacksweep import space
 from stacksweep.analysis.points import shown
 from stacksweep.columns import Array
-from stacksweep.evaluate import LOADERS, Progress, sweep
+from stacksweep.evaluate import LOADERS, sweep
 from stacksweep.parameters import PARAMETERS, ParameterError, parameter
+from stacksweep.progress import Progress
 
 SAMPLE = "sample"
 """Dimension of the draws."""
