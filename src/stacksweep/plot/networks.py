@@ -1,0 +1,216 @@
+"""Diagram of a network with the bytes that a collective sends over its links."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.colors import Normalize
+
+import deepstack_noc as dn
+from stacksweep.columns import Array
+from stacksweep.parameters import ParameterError
+from stacksweep.plot.loads import Link, State, link_loads, links_of
+from stacksweep.plot.quantities import PREFIXES
+
+MOST_DEVICES = 128
+"""Devices of the largest network whose diagram can be read."""
+
+GAP = (0.9, 0.7, 0.0)
+"""Space around a node of L3, L2 and L1, in device distances."""
+
+
+def topology(
+    noc: Any,
+    collective: str | None = "all_reduce",
+    sizes: Mapping[str, int] | None = None,
+    dim: str | None = None,
+    nbytes: int = 2**20,
+    *,
+    link_model: str = "deepstack",
+    ax: Axes | None = None,
+) -> Axes:
+    """
+    Draw a network, its links coloured by the bytes that a collective sends over them.
+
+    Parameters
+    ----------
+    noc : str, path, mapping or Noc
+        As `load_noc` takes it; up to 128 devices.
+    collective : str, optional
+        One of `deepstack_noc.COLLECTIVES`; None draws the links alone.
+    sizes : mapping, optional
+        Parallel sizes of tp, ep, sp, cp, dp and pp, which multiply to the number of devices; by default one group of
+        all devices.
+    dim : str, optional
+        Dimension that the collective runs in; may be left out where only one size is above 1.
+    nbytes : int
+        Bytes, as of the functions of `deepstack_noc`.
+    link_model : {"deepstack", "physical"}
+        Which routes.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; the current Axes by default.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    ParameterError
+        If the network is too large, or an argument is not allowed.
+    deepstack_noc.NocError
+        If the sizes do not fit the network, or the link model has no routes for it.
+
+    Notes
+    -----
+    The load of a link is the sum over all stages of the algorithm and all groups. Circles are devices, squares the
+    CENTERs of switches. Links are drawn on the right of their direction.
+
+    Examples
+    --------
+    >>> from stacksweep import plot
+    >>> plot.topology("gpu_node_8", "all_gather").get_title(loc="left")
+    'gpu_node_8: all gather of 1.05 MB over tp 8, recursive doubling'
+    """
+    network = dn.load_noc(noc)
+    if network.devices > MOST_DEVICES:
+        raise ParameterError(
+            f"noc: {network.name!r} has {network.devices} devices; a diagram of more than {MOST_DEVICES} cannot be read"
+        )
+    if collective is not None and collective not in dn.COLLECTIVES:
+        raise ParameterError(f"collective: got {collective!r}, needs None or one of {', '.join(dn.COLLECTIVES)}")
+    title = f"{network.name}: {network.devices} devices"
+    loads: dict[Link, int] = {}
+    if collective is not None:
+        taken, along = _groups(network, collective, sizes, dim)
+        loads, algorithm = link_loads(network, taken, along, int(nbytes), collective, link_model)
+        plan = " ".join(f"{name} {size}" for name, size in taken.items() if size > 1)
+        over = f"{along} {taken.get(along, 1)}" + (f" ({plan})" if plan != f"{along} {taken.get(along, 1)}" else "")
+        how = "" if algorithm in ("none", "transfer") else f", {algorithm.replace('_', ' ')}"
+        title = f"{network.name}: {collective.replace('_', ' ')} of {_bytes(int(nbytes))} over {over}{how}"
+    ax = plt.gca() if ax is None else ax
+    links = links_of(network, link_model)
+    _links(ax, network, links, loads)
+    _nodes(ax, network, links)
+    ax.set_aspect("equal")
+    ax.margins(0.04)
+    ax.set_axis_off()
+    ax.set_title(title, loc="left", fontsize="small")
+    return ax
+
+
+def _groups(
+    network: dn.Noc, collective: str, sizes: Mapping[str, int] | None, dim: str | None
+) -> tuple[Mapping[str, int], str]:
+    """Sizes and dimension of the groups, where they follow from what is given."""
+    usual = "pp" if collective == "pipeline_transfer" else "tp"
+    if sizes is None:
+        return {dim or usual: network.devices}, dim or usual
+    if dim is None:
+        several = [name for name, size in sizes.items() if size != 1]
+        if collective == "pipeline_transfer":
+            dim = "pp"
+        elif len(several) == 1:
+            dim = several[0]
+        else:
+            raise ParameterError(f"dim: is missing, needs one of {', '.join(sizes)}")
+    if collective == "pipeline_transfer" and dim != "pp":
+        raise ParameterError(f"dim: got {dim!r}, a pipeline transfer runs in pp")
+    return sizes, dim
+
+
+def _bytes(value: float) -> str:
+    power = 3 * int(np.log10(value) // 3) if value >= 1 else 0
+    return f"{value / 10**power:.3g} {PREFIXES[power]}B"
+
+
+def _extents(network: dn.Noc) -> list[tuple[float, float]]:
+    """Width and height of a node of L3, L2 and L1 with the space around it."""
+    shapes = [level.shape for level in network.levels]
+    extent = (1.0, 1.0)
+    extents = [extent]
+    for (rows, columns), gap in zip(shapes[:0:-1], GAP[1::-1], strict=True):
+        # a level of one node needs no room of its own
+        room = gap if rows * columns > 1 else 0.0
+        extent = (columns * extent[0] + room, rows * extent[1] + room)
+        extents.insert(0, extent)
+    return extents
+
+
+def position(network: dn.Noc, state: State) -> Array:
+    """Where a state is drawn: a device, a CENTER, or the middle of what a place is not known in."""
+    extents = _extents(network)
+    at = np.zeros(2)
+    for level, place, (width, height) in zip(network.levels, state, extents, strict=True):
+        if not isinstance(place, int):
+            break
+        rows, columns = level.shape
+        row, column = divmod(place, columns)
+        at += [(column - (columns - 1) / 2) * width, ((rows - 1) / 2 - row) * height]
+    else:
+        return at
+    return at + _center_offset(network, state)
+
+
+def _center_offset(network: dn.Noc, state: State) -> Array:
+    """Keep the CENTER of a switch off a device that stands in the middle of its row."""
+    number = next(k for k, place in enumerate(state) if not isinstance(place, int))
+    rows, columns = network.levels[number].shape
+    _, height = _extents(network)[number]
+    if rows % 2 == 0 and columns % 2 == 0:
+        return np.zeros(2)
+    return np.array([0.0, (0.62 if number == 2 else 0.5) * height])
+
+
+def _links(ax: Axes, network: dn.Noc, links: Sequence[Link], loads: Mapping[Link, int]) -> None:
+    """Draw idle links thin and grey, the others wide and coloured by their load."""
+    # states that differ in places that are not drawn may be one link in the picture
+    drawn: dict[tuple[tuple[float, ...], tuple[float, ...]], int] = {}
+    for link in [*links, *loads]:
+        ends = tuple(tuple(position(network, state).round(6).tolist()) for state in link)
+        if ends[0] != ends[1]:
+            drawn[ends] = max(drawn.get(ends, 0), loads.get(link, 0))  # type: ignore[index, arg-type]
+    idle = [_curve(*ends) for ends, load in drawn.items() if not load]
+    busy = [_curve(*ends) for ends, load in drawn.items() if load]
+    ax.add_collection(LineCollection(idle, colors="0.8", linewidths=0.7, zorder=1, label="idle"))
+    if not busy:
+        return
+    sent = np.array([load for load in drawn.values() if load], np.float64)
+    most = float(sent.max())
+    norm = Normalize(0, most)
+    colours = LineCollection(busy, array=sent, cmap=mpl.colormaps["viridis_r"], norm=norm, zorder=2, label="loads")
+    colours.set_linewidths((0.8 + 2.4 * sent / most).tolist())
+    ax.add_collection(colours)
+    bar = ax.figure.colorbar(colours, ax=ax, shrink=0.7, pad=0.02)
+    power = 3 * int(np.log10(most) // 3)
+    bar.ax.yaxis.set_major_formatter(lambda value, _position=None: f"{value / 10**power:g}")
+    bar.set_label(f"bytes over a link ({PREFIXES[power]}B)")
+
+
+def _curve(start: tuple[float, ...], stop: tuple[float, ...]) -> Array:
+    """Bow a link to the right of its direction, long ones more, so that they pass the nodes between their ends."""
+    begin, end = np.array(start), np.array(stop)
+    way = end - begin
+    length = float(np.hypot(*way))
+    right = np.array([way[1], -way[0]]) / length
+    bow = 0.07 if length < 1.5 else 0.1 + 0.09 * length
+    middle = (begin + end) / 2 + right * bow * 2
+    t = np.linspace(0, 1, 17)[:, None]
+    curve: Array = (1 - t) ** 2 * begin + 2 * t * (1 - t) * middle + t**2 * end
+    return curve
+
+
+def _nodes(ax: Axes, network: dn.Noc, links: Sequence[Link]) -> None:
+    _, middle, inner = network.topology.sizes
+    devices = [position(network, (n // (middle * inner), n // inner % middle, n % inner)) for n in range(network.devices)]
+    small = network.devices <= 64
+    ax.scatter(*np.transpose(devices), s=150 if small else 60, color="white", edgecolors="0.2", zorder=3, label="devices")
+    for number, at in enumerate(devices):
+        ax.text(*at, str(number), ha="center", va="center", fontsize=6.5 if small else 4.5, zorder=4)
+    centers = {tuple(position(network, state).round(6)) for link in links for state in link if "C" in state}
+    if centers:
+        ax.scatter(*np.transpose(sorted(centers)), s=70, marker="s", color="0.25", zorder=3, label="switches")
