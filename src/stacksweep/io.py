@@ -90,3 +90,26 @@ def put_store(whole: Path, target: Path, replaced: Path) -> None:
             replaced.rename(target)
         raise
     shutil.rmtree(replaced, ignore_errors=True)
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """
+    Write a text file in UTF-8, whole or not at all.
+
+    Parameters
+    ----------
+    path : path
+        Replaced if it exists.
+    text : str
+
+    Raises
+    ------
+    OSError
+        If the folder is missing, cannot be written to, or has no room; or if the path is a folder.
+    """
+    target = Path(path)
+    check_target(target)
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
+        whole = Path(folder) / target.name
+        whole.write_text(text, encoding="utf-8", newline="")
+        put_file(whole, target)

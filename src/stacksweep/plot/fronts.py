@@ -212,8 +212,8 @@ def _legend(ax: Axes, points: int, drawn: int, front: int, hue: xr.DataArray | N
     if outside:
         handles.append(Line2D([], [], color="0.8", label="pale, hollow: does not fit", **face))
     name = None if hue is None else quantities.name_of(hue)
-    place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1)} if len(handles) > 5 else {"loc": "best"}
-    if points > 2000 and len(handles) <= 5:
+    place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1)} if hue is not None else {"loc": "best"}
+    if points > 2000 and hue is None:
         # looking for the best place among many points is slow
         place = {"loc": "lower right"}
     ax.legend(handles=handles, title=name, fontsize="small", title_fontsize="small", **place)

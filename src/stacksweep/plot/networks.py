@@ -8,7 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
-from matplotlib.colors import Normalize
+from matplotlib.colors import ListedColormap, Normalize
 
 import deepstack_noc as dn
 from stacksweep.columns import Array
@@ -19,8 +19,11 @@ from stacksweep.plot.quantities import PREFIXES
 MOST_DEVICES = 128
 """Devices of the largest network whose diagram can be read."""
 
-GAP = (0.9, 0.7, 0.0)
-"""Space around a node of L3, L2 and L1, in device distances."""
+GAP = 1.0
+"""Space between nodes of a level that have several devices, in device distances."""
+
+CENTER_GAP = 1.0
+"""Space between the two rows of a switch, where its CENTER stands."""
 
 
 def topology(
@@ -128,42 +131,42 @@ def _bytes(value: float) -> str:
     return f"{value / 10**power:.3g} {PREFIXES[power]}B"
 
 
-def _extents(network: dn.Noc) -> list[tuple[float, float]]:
-    """Width and height of a node of L3, L2 and L1 with the space around it."""
-    shapes = [level.shape for level in network.levels]
-    extent = (1.0, 1.0)
-    extents = [extent]
-    for (rows, columns), gap in zip(shapes[:0:-1], GAP[1::-1], strict=True):
-        # a level of one node needs no room of its own
-        room = gap if rows * columns > 1 else 0.0
-        extent = (columns * extent[0] + room, rows * extent[1] + room)
-        extents.insert(0, extent)
-    return extents
+def _cells(level: dn.Level) -> list[tuple[int, int]]:
+    """Column and row of each node of a level; a switch and a ring have two rows, since theirs mean nothing."""
+    rows, columns = level.shape
+    if level.kind == "switch" or (level.kind == "ring" and rows == 1):
+        width = -(-level.size // 2)
+        around = [(n, 0) if n < width else (2 * width - 1 - n, 1) for n in range(level.size)]
+        return around if level.kind == "ring" else [(n % width, n // width) for n in range(level.size)]
+    return [(n % columns, n // columns) for n in range(level.size)]
+
+
+def _pitches(network: dn.Noc) -> list[tuple[float, float]]:
+    """Distances of columns and rows of the nodes of L3, L2 and L1."""
+    width = height = 1.0
+    pitches = []
+    for level in network.levels[::-1]:
+        cells = _cells(level)
+        room = GAP if width > 1 or height > 1 else 0.0
+        across, down = width + room, height + room
+        if level.kind == "switch":
+            down += CENTER_GAP
+        pitches.insert(0, (across, down))
+        width = width + max(column for column, _ in cells) * across
+        height = height + max(row for _, row in cells) * down
+    return pitches
 
 
 def position(network: dn.Noc, state: State) -> Array:
-    """Where a state is drawn: a device, a CENTER, or the middle of what a place is not known in."""
-    extents = _extents(network)
+    """Where a state is drawn: a device, or the middle of the level that a CENTER or no place stands for."""
     at = np.zeros(2)
-    for level, place, (width, height) in zip(network.levels, state, extents, strict=True):
+    for level, place, pitch in zip(network.levels, state, _pitches(network), strict=True):
         if not isinstance(place, int):
             break
-        rows, columns = level.shape
-        row, column = divmod(place, columns)
-        at += [(column - (columns - 1) / 2) * width, ((rows - 1) / 2 - row) * height]
-    else:
-        return at
-    return at + _center_offset(network, state)
-
-
-def _center_offset(network: dn.Noc, state: State) -> Array:
-    """Keep the CENTER of a switch off a device that stands in the middle of its row."""
-    number = next(k for k, place in enumerate(state) if not isinstance(place, int))
-    rows, columns = network.levels[number].shape
-    _, height = _extents(network)[number]
-    if rows % 2 == 0 and columns % 2 == 0:
-        return np.zeros(2)
-    return np.array([0.0, (0.62 if number == 2 else 0.5) * height])
+        cells = np.array(_cells(level), np.float64)
+        offset = (cells[place] - cells.max(axis=0) / 2) * pitch
+        at += offset * (1, -1)
+    return at
 
 
 def _links(ax: Axes, network: dn.Noc, links: Sequence[Link], loads: Mapping[Link, int]) -> None:
@@ -182,7 +185,7 @@ def _links(ax: Axes, network: dn.Noc, links: Sequence[Link], loads: Mapping[Link
     sent = np.array([load for load in drawn.values() if load], np.float64)
     most = float(sent.max())
     norm = Normalize(0, most)
-    colours = LineCollection(busy, array=sent, cmap=mpl.colormaps["viridis_r"], norm=norm, zorder=2, label="loads")
+    colours = LineCollection(busy, array=sent, cmap=ListedColormap(mpl.colormaps["viridis_r"](np.linspace(0.12, 1, 256))), norm=norm, zorder=2, label="loads")
     colours.set_linewidths((0.8 + 2.4 * sent / most).tolist())
     ax.add_collection(colours)
     bar = ax.figure.colorbar(colours, ax=ax, shrink=0.7, pad=0.02)
@@ -197,7 +200,7 @@ def _curve(start: tuple[float, ...], stop: tuple[float, ...]) -> Array:
     way = end - begin
     length = float(np.hypot(*way))
     right = np.array([way[1], -way[0]]) / length
-    bow = 0.07 if length < 1.5 else 0.1 + 0.09 * length
+    bow = 0.05 if length < 3 else 0.05 * length
     middle = (begin + end) / 2 + right * bow * 2
     t = np.linspace(0, 1, 17)[:, None]
     curve: Array = (1 - t) ** 2 * begin + 2 * t * (1 - t) * middle + t**2 * end

@@ -43,5 +43,5 @@ def style(number: int, count: int, *, ordered: bool) -> dict[str, Any]:
 
 def sequence(shares: Array) -> Array:
     """Colours for shares of 0 to 1, without the bright end that paper swallows."""
-    colours: Array = mpl.colormaps[CONTINUOUS](0.92 * shares)
+    colours: Array = mpl.colormaps[CONTINUOUS](0.85 * shares)
     return colours

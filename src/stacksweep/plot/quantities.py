@@ -1,6 +1,5 @@
 """Quantities on axes: words and units from attributes, engineering prefixes, scales."""
 
-import re
 import textwrap
 from typing import Any
 
@@ -8,12 +7,18 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.ticker import EngFormatter, FixedLocator, Formatter, FuncFormatter, NullFormatter, NullLocator
+from matplotlib.ticker import (
+    EngFormatter,
+    FixedLocator,
+    Formatter,
+    FuncFormatter,
+    LogLocator,
+    NullFormatter,
+    NullLocator,
+)
 
 from stacksweep.columns import Array
-
-SYMBOLS = {"byte": ("B", 1.0), "pJ": ("J", 1e-12), "Hz": ("Hz", 1.0), "s": ("s", 1.0), "J": ("J", 1.0), "W": ("W", 1.0)}
-"""Symbols that take prefixes, by the first word of a unit, and what one of it is of them."""
+from stacksweep.labels import symbol, words
 
 PREFIXES = {-15: "f", -12: "p", -9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
 
@@ -22,36 +27,6 @@ WIDTH = 46
 
 LABELLED = 12
 """Values of an axis that are all named by their own ticks."""
-
-
-def words(variable: xr.DataArray) -> str:
-    """What a variable is, without the remarks that its long name may end with."""
-    text = str(variable.attrs.get("long_name") or variable.name or "")
-    return re.split(r"; |, from |, taken alone", text)[0]
-
-
-def symbol(variable: xr.DataArray) -> tuple[str, float, bool]:
-    """
-    Unit to show.
-
-    Returns
-    -------
-    str
-        Its symbol, empty for numbers without a unit.
-    float
-        What one of the variable's own units is of it.
-    bool
-        Whether it takes prefixes.
-    """
-    units = str(variable.attrs.get("units", "1")).split()
-    if units in ([], ["1"]):
-        return "", 1.0, False
-    if units == ["s-1"]:
-        return ("tokens/s" if "tokens per second" in words(variable) else "1/s"), 1.0, False
-    first, *rest = units
-    shown, factor = SYMBOLS.get(first, (first, 1.0))
-    shown += "".join(f"/{part[:-2]}" if part.endswith("-1") else f" {part}" for part in rest)
-    return shown, factor, first in SYMBOLS
 
 
 def span(values: Array) -> tuple[float, float] | None:
@@ -90,6 +65,8 @@ def label_and_formatter(variable: xr.DataArray, values: Array) -> tuple[str, For
     scale, prefix = 1.0, ""
     if prefixed and extent is not None:
         power = int(np.clip(3 * np.floor(np.log10(extent[1] * factor * (1 + 1e-9)) / 3), -15, 18))
+        if shown == "s":
+            power = min(power, 0)
         scale, prefix = 10.0**-power, PREFIXES[power]
     return _wrapped(words(variable), prefix + shown), FuncFormatter(
         lambda value, _position=None: plain(value * factor * scale)
@@ -129,7 +106,8 @@ def put(axis: Axis, variable: xr.DataArray, values: Array) -> None:
     axis.set_major_formatter(formatter)
     if axis.get_scale() == "log":
         decades = np.log10(np.divide(*reversed(span(values) or (1.0, 1.0))))
-        axis.set_minor_formatter(formatter if decades < 1.2 else NullFormatter())
+        axis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0) if decades < 2.5 else (1.0,), numticks=12))
+        axis.set_minor_formatter(NullFormatter())
 
 
 def put_positions(axis: Axis, variable: xr.DataArray) -> None:

@@ -69,14 +69,16 @@ def roofline(report: Estimate, *, ax: Axes | None = None) -> Axes:
     edge = [1.0]
     for number, (phase, words) in enumerate((("prefill", "prefill"), ("first_decode", "first decode step"))):
         points: dict[tuple[float, float], list[int]] = {}
+        places: list[tuple[float, float]] = []
         for stage in report.stages:
             done, seconds = getattr(stage, phase), getattr(stage, f"{phase}_seconds")
             if done.compute_time > 0 and done.memory_time > 0:
                 at = (done.compute_time / done.memory_time, done.compute_time / seconds)
-                # stages that do the same stand at the same place
-                near = next((one for one in points if np.allclose(one, at, rtol=1e-3)), at)
+                # stages that do about the same share their words
+                near = next((one for one in points if np.allclose(one, at, rtol=0.05)), at)
                 points.setdefault(near, []).append(stage.index)
-        xs, ys = ([place[k] for place in points] for k in range(2))
+                places.append(at)
+        xs, ys = ([place[k] for place in places] for k in range(2))
         look = palette.style(number, 2, ordered=False)
         ax.plot(xs, ys, linestyle="none", marker=look["marker"], color=look["color"], markersize=7, label=words)
         for (x, y), stages in points.items():
@@ -198,6 +200,7 @@ def time_split(
     else:
         named = xr.DataArray(whole, attrs={"units": "s", "long_name": f"time of {words}"})
         quantities.put(ax.yaxis, named, whole)
+        ax.set_ylim(0, 1.05 * np.nanmax(whole, initial=0.0) or 1.0)
     quantities.title(ax, [", ".join(notes)])
     return ax
 
