@@ -49,7 +49,7 @@ def call_of(ds: xr.Dataset) -> dict[str, Any] | None:
             return None
         else:
             fixed[name] = _literal(value, sources.get(name, {}))
-    options = {name: repr(call[name]) for name in ("outputs", "dtype") if name in call}
+    options = {name: _literal(call[name], {}) for name in ("outputs", "dtype") if name in call}
     return {"fixed": fixed, "columns": columns, "sources": sources, "options": options}
 
 
@@ -61,8 +61,8 @@ def _is_own(kind: str, entry: dict[str, Any]) -> bool:
 
 def _source(kind: str, entry: dict[str, Any]) -> str:
     """Python source of a profile that is not bundled: its path, or its content."""
-    return repr(entry["path"] if "path" in entry else entry["content"])
+    return json.dumps(entry["path"]) if "path" in entry else repr(entry["content"])
 
 
 def _literal(value: Any, sources: dict[str, str]) -> str:
-    return sources.get(value, repr(value)) if isinstance(value, str) else repr(value)
+    return sources.get(value, json.dumps(value)) if isinstance(value, str) else repr(value)

@@ -52,18 +52,25 @@ function options(select, columns, chosen, none) {
 const drawable = () => meta.columns.filter((one) => one.kind !== "flags" && (one.kind !== "axis" || one.labels.length > 1));
 const comparable = () => drawable().filter((one) => one.kind === "number" || (one.kind === "axis" && one.ordered));
 
-function suitsLog(one) {
-  if (!one.ordered || one.kind === "boolean") return false;
+// Least and largest value of a column.
+function extent(one) {
   let low = Infinity, high = -Infinity;
   for (let i = 0; i < meta.points; i++) {
     const value = one.at(i);
     if (Number.isFinite(value)) { low = Math.min(low, value); high = Math.max(high, value); }
   }
+  return [low, high];
+}
+
+function suitsLog(one) {
+  if (!one.ordered || one.kind === "boolean") return false;
+  const [low, high] = extent(one);
   return low > 0 && high / low > 30;
 }
 
 function follow(axis) {
   byId(`${axis}-log`).checked = suitsLog(column(state[axis]));
+  byId(`${axis}-log`).disabled = !(column(state[axis]).ordered && extent(column(state[axis]))[1] > 0);
   byId(`${axis}-better`).value = column(state[axis]).higher ? "more" : "less";
 }
 
@@ -240,10 +247,20 @@ function groupsOf(indices) {
   return { groups, scale: false };
 }
 
-function axisOf(name, log) {
+// Ticks at 1, 2 and 5 of each decade, at every digit where there is about one decade.
+function logTicks(one) {
+  const [low, high] = extent(one), ticks = [];
+  const digits = Math.log10(high / low) < 1.3 ? [1, 2, 3, 4, 5, 6, 8] : Math.log10(high / low) < 3.5 ? [1, 2, 5] : [1];
+  for (let power = Math.floor(Math.log10(low)) - 1; power <= Math.log10(high) + 1; power++) {
+    for (const digit of digits) ticks.push(Number(`${digit}e${power}`));
+  }
+  return { tickvals: ticks.map((tick) => tick * one.factor), ticktext: ticks.map((tick) => quantity(tick, { ...one, unit: one.prefixed ? one.unit : "" })) };
+}
+
+function axisOf(name, log, short) {
   const one = column(name);
   const unit = one.prefixed || !one.unit ? "" : ` (${one.unit})`;
-  const axis = { title: { text: (one.words || named(one)) + unit }, type: log ? "log" : "linear", zeroline: false,
+  const axis = { title: { text: (short ? named(one) : one.words) + unit }, type: log ? "log" : "linear", zeroline: false,
                  gridcolor: "#e6e9ec", linecolor: "#8a949e", ticks: "outside", tickcolor: "#8a949e", automargin: true };
   if (one.prefixed) Object.assign(axis, { tickformat: "~s", ticksuffix: one.unit });
   else if (one.unit) axis.tickformat = "~s";
@@ -252,6 +269,8 @@ function axisOf(name, log) {
     const step = Math.ceil(labels.length / 20);
     const shownAt = labels.map((_, code) => code).filter((code) => code % step === 0);
     Object.assign(axis, { type: "linear", tickvals: shownAt, ticktext: shownAt.map((code) => String(labels[code])) });
+  } else if (log && !(labels && labels.length <= 14)) {
+    Object.assign(axis, logTicks(one));
   } else if (labels && one.kind === "axis" && labels.length <= 14) {
     Object.assign(axis, { tickvals: labels.map((label) => label * one.factor), ticktext: labels.map((label) => quantity(label, one)) });
   }
@@ -297,7 +316,7 @@ function draw() {
                   marker: { size: 6, color: "#1c232a" }, hoverinfo: "none", unselected: { marker: { opacity: 1 } }, ...where });
   });
   traces.push(...rings(x, y));
-  const layout = { margin: { l: 64, r: 16, t: 28, b: 54 }, paper_bgcolor: "#fff", plot_bgcolor: "#fff", dragmode: state.drag || "zoom", hovermode: "closest",
+  const layout = { margin: { l: 64, r: 16, t: 60, b: 54 }, paper_bgcolor: "#fff", plot_bgcolor: "#fff", dragmode: state.drag || "zoom", hovermode: "closest",
                    uirevision: [state.x, state.y, state.facet, xLog, yLog].join(), selectionrevision: Math.random(), font: { family: "system-ui, sans-serif", size: 12, color: "#1c232a" },
                    legend: { title: { text: colour && !isScale ? named(colour) : "" }, itemsizing: "constant" }, annotations: [] };
   if (isScale) {
@@ -309,13 +328,13 @@ function draw() {
       Object.assign(layout.coloraxis.colorbar, { tickvals: at, ticktext: at.map((code) => labels[code]) });
     }
   }
-  if (isScale) Object.assign(layout.legend, { orientation: "h", x: 1, xanchor: "right", y: 1.0, yanchor: "bottom" });
+  if (isScale) Object.assign(layout.legend, { orientation: "h", x: 0, xanchor: "left", y: 1.06, yanchor: "bottom" });
   const gapX = across > 1 ? 0.05 : 0, gapY = down > 1 ? 0.13 : 0;
   panels.forEach((panel, number) => {
     const suffix = number ? number + 1 : "", column_ = number % across, row = Math.floor(number / across);
     const width = (1 - gapX * (across - 1)) / across, height = (1 - gapY * (down - 1)) / down;
     const left = column_ * (width + gapX), top = 1 - row * (height + gapY);
-    const own = { x: axisOf(state.x, xLog), y: axisOf(state.y, yLog) };
+    const own = { x: axisOf(state.x, xLog, across > 2), y: axisOf(state.y, yLog, down > 1) };
     if (number) Object.assign(own.x, { matches: "x" }) && Object.assign(own.y, { matches: "y" });
     if (column_) own.y.title.text = "";
     if (number + across < panels.length) own.x.title.text = "";
