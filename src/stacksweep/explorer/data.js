@@ -72,11 +72,11 @@ function thinned(indices, x, y, xLog, yLog, width, height) {
     if (py > highY) highY = py;
   }
   const stepX = (highX - lowX) / width || 1, stepY = (highY - lowY) / height || 1;
-  const taken = new Set(), kept = [];
+  const taken = new Uint8Array((width + 1) * (height + 1)), kept = [];
   for (const i of finite) {
     const cell = Math.floor((fx(i) - lowX) / stepX) * (height + 1) + Math.floor((fy(i) - lowY) / stepY);
-    if (taken.has(cell)) continue;
-    taken.add(cell);
+    if (taken[cell]) continue;
+    taken[cell] = 1;
     kept.push(i);
   }
   return { kept, finite: finite.length };

@@ -277,6 +277,7 @@ function axisOf(name, log, short) {
   return axis;
 }
 
+const tip = (one, axis) => `${named(one)} %{${axis}${one.unit ? ":.5~s" : ""}}${one.prefixed ? "" : " "}${one.unit}`;
 const drawnAt = (one) => (i) => one.at(i) * one.factor;
 
 function draw() {
@@ -304,7 +305,7 @@ function draw() {
       else marker.color = group.colour;
       traces.push({ type: "scattergl", mode: "markers", name: group.name, legendgroup: group.name, showlegend: !scale && groups.length > 1 && !seen.has(group.name),
                     x: some.kept.map(drawnAt(x)), y: some.kept.map(drawnAt(y)), customdata: some.kept, marker, ...where,
-                    text: some.kept.map((i) => `${named(x)} ${shown(x, i)}<br>${named(y)} ${shown(y, i)}`), hovertemplate: "%{text}<extra></extra>",
+                    hovertemplate: `${tip(x, "x")}<br>${tip(y, "y")}<extra></extra>`,
                     unselected: { marker: { opacity: 0.75 } } });
       seen.add(group.name);
     }
@@ -359,7 +360,7 @@ function rings(x, y) {
     const at = thinned(panel.indices.filter((i) => chosen.has(i)), x, y, byId("x-log").checked, byId("y-log").checked, 300, 200).kept;
     const suffix = number ? number + 1 : "";
     return { type: "scattergl", mode: "markers", name: "selected", showlegend: number === 0, x: at.map(drawnAt(x)), y: at.map(drawnAt(y)), hoverinfo: "skip",
-             customdata: at, marker: { size: 11, symbol: "circle-open", color: "#D55E00", line: { width: 2 } }, unselected: { marker: { opacity: 1 } },
+             customdata: at, marker: at.length > 300 ? { size: 3, color: "#D55E00" } : { size: 11, symbol: "circle-open", color: "#D55E00", line: { width: 2 } }, unselected: { marker: { opacity: 1 } },
              xaxis: `x${suffix}`, yaxis: `y${suffix}` };
   });
 }
