@@ -9,6 +9,7 @@ from stacksweep.calibrate import Calibration, calibrate
 from stacksweep.documentation import document
 from stacksweep.estimate import Estimate, InvalidPointError, estimate
 from stacksweep.evaluate import ResultTooLargeError, sweep
+from stacksweep.explorer import explore
 from stacksweep.io import save
 from stacksweep.parameters import ParameterError
 from stacksweep.plan import plans
@@ -29,6 +30,7 @@ __all__ = [
     "bundled_names",
     "calibrate",
     "estimate",
+    "explore",
     "load_chip",
     "load_memory",
     "load_model",

@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 import stacksweep as ss
-from stacksweep import cli_analysis, cli_calibrate
+from stacksweep import cli_analysis, cli_calibrate, cli_pictures
 from stacksweep.documentation import default_of
 from stacksweep.kernels.validity import REASONS
 from stacksweep.parameters import BY_NAME, PARAMETERS, Parameter
@@ -443,6 +443,7 @@ def profiles(as_json: Json = False) -> None:
 
 
 cli_analysis.add(app)
+cli_pictures.add(app)
 
 
 def _origin(profile: Any) -> dict[str, Any]:

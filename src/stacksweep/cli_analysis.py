@@ -72,7 +72,7 @@ def best(
     Over some dimensions, for each point of the others, under conditions.
     """
     shown = _names(show)
-    with _opened(file) as whole:
+    with opened(file) as whole:
         ds, allowed = _needed(whole, {"objective": [objective], "show": shown}, where)
         dims = _dims(ds, [objective], allowed)
         columns = _columns(ds, dims, [objective], shown)
@@ -110,7 +110,7 @@ def pareto(
     The best in the first objective come first: those of --minimize, then those of --maximize.
     """
     lower, higher, shown = _names(minimize), _names(maximize), _names(show)
-    with _opened(file) as whole:
+    with opened(file) as whole:
         ds, allowed = _needed(whole, {"minimize": lower, "maximize": higher, "show": shown}, where)
         dims = _dims(ds, [*lower, *higher], allowed)
         columns = _columns(ds, dims, [*lower, *higher], shown)
@@ -129,7 +129,7 @@ def _names(text: str | None) -> list[str]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[xr.Dataset]:
+def opened(path: Path) -> Iterator[xr.Dataset]:
     """Open a file; its variables stay on disk until they are needed."""
     folder = path.is_dir()
     if folder and not any((path / name).exists() for name in ("zarr.json", ".zgroup")):
@@ -151,6 +151,15 @@ def _opened(path: Path) -> Iterator[xr.Dataset]:
             yield ds
 
 
+def conditions(ds: xr.Dataset, where: Sequence[str] | None) -> xr.DataArray | None:
+    """Read the conditions of a command; None where there are none."""
+    allowed: xr.DataArray | None = None
+    for text in where or ():
+        one = condition(ds, text)
+        allowed = one if allowed is None else allowed & one
+    return allowed
+
+
 def _needed(
     whole: xr.Dataset, names: Mapping[str, Sequence[str]], where: Sequence[str] | None
 ) -> tuple[xr.Dataset, xr.DataArray | None]:
@@ -160,10 +169,7 @@ def _needed(
             if name not in whole.variables:
                 known = map(str, whole.variables)
                 raise FileError(f"{option}: the file has no variable {name!r}{did_you_mean(name, known)}")
-    allowed: xr.DataArray | None = None
-    for text in where or ():
-        one = condition(whole, text)
-        allowed = one if allowed is None else allowed & one
+    allowed = conditions(whole, where)
     kept = {"valid", "fits"}.union(*names.values())
     ds = whole[[name for name in whole.data_vars if name in kept]]
     return (ds if ds.chunks else ds.load()), allowed

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from stacksweep.analysis import HIGHER_IS_BETTER, pareto_mask
+from stacksweep.analysis import pareto_mask
 from stacksweep.columns import Array
 from stacksweep.labels import symbol, words
 from stacksweep.parameters import ParameterError
-from stacksweep.results import ALONG
+from stacksweep.results import ALONG, BY_NAME
 
 FIRST = (("ttft", "tps"), ("tps_per_sequence", "tps"), ("energy_per_token", "tps"))
 """Pairs of results to show first, the first pair that there is."""
@@ -147,9 +147,10 @@ def _sample(
 ) -> Array:
     """Draw points at random; extremes and fronts come first."""
     kept: list[Array] = []
-    if first is not None and all(name in HIGHER_IS_BETTER and name in ds.data_vars for name in first):
-        down = [name for name in first if not HIGHER_IS_BETTER[name]]
-        up = [name for name in first if HIGHER_IS_BETTER[name]]
+    directions = {name: _higher(name) for name in first or ()}
+    if directions and None not in directions.values() and directions.keys() <= ds.data_vars.keys():
+        down = [name for name, more in directions.items() if not more]
+        up = [name for name, more in directions.items() if more]
         conditions = [None, *([ds["fits"]] if "fits" in ds.data_vars else [])]
         kept += [np.flatnonzero(_flat(pareto_mask(ds, down, up, where), sizes)) for where in conditions]
     for part in results.values():
@@ -205,16 +206,21 @@ def _compact(values: Array) -> Array:
     return values.astype(np.int32 if whole else np.float32)
 
 
+def _higher(name: str) -> bool | None:
+    """Whether more of a result is better; None where that is not known."""
+    result = BY_NAME.get(name.partition("[")[0])
+    return None if result is None else result.higher_is_better
+
+
 def _described(part: xr.DataArray, name: str) -> dict[str, Any]:
     shown, factor, prefixed = symbol(part)
-    base = name.partition("[")[0]
     return {
         "name": name,
         "words": words(part),
         "unit": shown,
         "factor": factor,
         "prefixed": prefixed,
-        "higher": HIGHER_IS_BETTER.get(base),
+        "higher": _higher(name),
     }
 
 

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from stacksweep.analysis import HIGHER_IS_BETTER, best
+from stacksweep.analysis import best
 from stacksweep.parameters import ParameterError, did_you_mean
 from stacksweep.plot.quantities import labels
-from stacksweep.results import ALONG
+from stacksweep.results import ALONG, BY_NAME
 
 LISTED = 40
 """Names that an error lists."""
@@ -19,8 +19,10 @@ def there_are(name: Any, known: Iterable[Hashable]) -> str:
     """Name what there is in place of a wrong name, the nearest first."""
     names = [str(one) for one in known]
     near = did_you_mean(str(name), names) if len(names) > 30 else ""
+    if near:
+        return near
     more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
-    return f"{near}; there are {', '.join(names[:LISTED])}{more}" if names else "; there are none"
+    return f"; there are {', '.join(names[:LISTED])}{more}" if names else "; there are none"
 
 
 def check_dataset(ds: Any) -> None:
@@ -169,7 +171,6 @@ def reduced(
     small = ds[[one for one in wanted if one in ds.data_vars]]
     notes = []
     if rest:
-        # the sizes of a plan that are taken by dimensions need not be looked for
         found = best(small, chosen_by, over=[str(dim) for dim in rest], where=where, maximize=maximize)
         allowed = found["feasible"]
         notes.append(f"best {chosen_by.replace('_', ' ')} over {', '.join(str(d).replace('_', ' ') for d in rest)}")
@@ -178,13 +179,13 @@ def reduced(
         allowed = ds["valid"] if "valid" in ds.data_vars else xr.ones_like(ds[name], bool)
         if where is not None:
             allowed = allowed & where
-    value = found[name].where(allowed)
-    value = value.transpose(*(dim for dim in keep if dim in value.dims), ...)
-    result = value.to_dataset(name=name)
+    drawn = {name: found[name].where(allowed)}
     if "fits" in found.data_vars:
-        result["fits"] = (found["fits"] & allowed).transpose(*value.dims, ...)
-    result[name].attrs = dict(ds[name].attrs)
-    return result.compute(), notes
+        drawn["fits"] = found["fits"] & allowed
+    sizes = {dim: ds.sizes[dim] for dim in keep}
+    # bare variables: what is drawn may be a coordinate
+    variables = {one: part.variable.set_dims(sizes).transpose(*keep) for one, part in drawn.items()}
+    return xr.Dataset(variables).compute(), notes
 
 
 def higher_is_better(argument: str, name: str, minimize: Sequence[str], maximize: Sequence[str]) -> bool:
@@ -198,11 +199,10 @@ def higher_is_better(argument: str, name: str, minimize: Sequence[str], maximize
     """
     if name in maximize or name in minimize:
         return name in maximize
-    if name not in HIGHER_IS_BETTER:
-        raise ParameterError(
-            f"{argument}: more of {name!r} may be good or bad; name it in minimize or in maximize"
-        )
-    return HIGHER_IS_BETTER[name]
+    known = BY_NAME[name].higher_is_better if name in BY_NAME else None
+    if known is None:
+        raise ParameterError(f"{argument}: more of {name!r} may be good or bad; name it in minimize or in maximize")
+    return known
 
 
 def names_of(argument: str, given: Any, known: Sequence[str]) -> list[str]:

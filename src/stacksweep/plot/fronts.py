@@ -75,8 +75,8 @@ def pareto(
     >>> from stacksweep import plot
     >>> ds = ss.sweep(model="llama-3.1-8b", memory="fictional_stacked_dram", layers=[8, 16], batch_size=[1, 8, 64])
     >>> ax = plot.pareto(ds, x="ttft", y="tps", where=ds.fits)
-    >>> ax.get_ylabel()
-    'generated tokens per second of the whole\nsystem (tokens/s)'
+    >>> ax.get_xlabel(), ax.get_title(loc="left")
+    ('time to first token (s)', '')
     """
     choose.check_dataset(ds)
     allowed = choose.condition_of(ds, where, sel)

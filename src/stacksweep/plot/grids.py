@@ -122,16 +122,16 @@ def lines(
 
 def _line(ax: Axes, x: Array, y: Array, fits: Array | None, name: str, look: dict[str, Any]) -> None:
     """Draw one line, with markers that are hollow where a point does not fit."""
-    hollow = np.zeros(y.shape, bool) if fits is None else ~fits
-    every = max(1, len(x) // 25)
-    marker = look.pop("marker")
-    shown = np.arange(len(x)) % every == 0
-    # a point with gaps on both sides has no line that shows it
     gap = ~np.isfinite(y.astype(np.float64))
+    hollow = np.zeros(y.shape, bool) if fits is None else ~fits & ~gap
+    marker = look.pop("marker")
+    shown = np.arange(len(x)) % max(1, len(x) // 25) == 0
+    # a point with gaps on both sides has no line that shows it
     shown |= np.r_[True, gap[:-1]] & np.r_[gap[1:], True]
-    ax.plot(x, y, linewidth=1.6, label=name, marker=marker, markersize=5, markevery=list(np.flatnonzero(shown & ~hollow)), **look)
-    if (shown & hollow & ~gap).any():
-        at = shown & hollow
+    filled = np.flatnonzero(shown & ~hollow).tolist()
+    ax.plot(x, y, linewidth=1.6, label=name, marker=marker, markersize=5, markevery=filled, **look)
+    at = shown & hollow
+    if at.any():
         face = {"markerfacecolor": "white", "color": look["color"]}
         ax.plot(x[at], y[at], linestyle="none", marker=marker, markersize=5, label="_hollow", **face)
 

@@ -37,7 +37,7 @@ def style(number: int, count: int, *, ordered: bool) -> dict[str, Any]:
     if ordered and count > len(COLOURS):
         colour = sequence(np.array([number / (count - 1)]))[0]
     # once the colours start anew, so do the dashes, but from another one
-    dash = DASHES[(number + number // len(COLOURS)) % len(DASHES)]
+    dash = DASHES[(number + 4 * (number // len(COLOURS))) % len(DASHES)]
     return {"color": colour, "marker": MARKERS[number % len(MARKERS)], "linestyle": dash}
 
 
