@@ -73,7 +73,9 @@ def plot(
     where: Where = None,
     objective: Annotated[
         str | None,
-        typer.Option("--objective", metavar="NAME", help="What to optimise over the other dimensions, if not what is drawn."),
+        typer.Option(
+            "--objective", metavar="NAME", help="What to optimise over the other dimensions, if not what is drawn."
+        ),
     ] = None,
     maximize: Annotated[
         bool | None,
@@ -115,7 +117,7 @@ def plot(
         from stacksweep import plot as pictures
     except ModuleNotFoundError as error:
         raise FileError("plot: needs matplotlib; install stacksweep[plot]") from error
-    options = {name: one for name, one in given.items() if one is not None and name != "where"}
+    options: dict[str, Any] = {name: one for name, one in given.items() if one is not None and name != "where"}
     with opened(file) as ds:
         if where:
             options["where"] = conditions(ds, where)

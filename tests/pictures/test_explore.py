@@ -85,7 +85,7 @@ def test_units_and_directions_stand_with_the_columns(ds: xr.Dataset) -> None:
     assert (columns["kv_bytes"]["unit"], columns["kv_bytes"]["kind"]) == ("B", "number")
     assert (columns["layers"]["kind"], columns["layers"]["labels"]) == ("axis", [4, 8, 16])
     assert columns["fits"]["kind"] == "boolean"
-    assert columns["warnings"]["flags"][0] == "idle_ranks" and columns["warnings"]["kind"] == "flags"
+    assert (columns["warnings"]["flags"][0], columns["warnings"]["kind"]) == ("idle_ranks", "flags")
 
 
 def test_page_asks_for_nothing_from_elsewhere(ds: xr.Dataset) -> None:
@@ -110,8 +110,12 @@ def test_sample_keeps_extremes_and_fronts(ds: xr.Dataset) -> None:
     rows = {(float(a), float(b)) for a, b in zip(columns["ttft"], columns["tps"], strict=True)}
     for where in (None, ds.fits):
         front = ss.pareto(ds, minimize="ttft", maximize="tps", where=where)
-        assert {(float(np.float32(a)), float(np.float32(b))) for a, b in zip(front.ttft, front.tps, strict=True)} <= rows
-    places = list(zip(*(columns[name] for name in ("model", "layers", "connected_layers", "tp", "batch_size")), strict=True))
+        assert {
+            (float(np.float32(a)), float(np.float32(b))) for a, b in zip(front.ttft, front.tps, strict=True)
+        } <= rows
+    places = list(
+        zip(*(columns[name] for name in ("model", "layers", "connected_layers", "tp", "batch_size")), strict=True)
+    )
     assert len(set(places)) == 40
 
 
@@ -146,12 +150,13 @@ def test_text_cannot_leave_its_script() -> None:
 def test_call_of_selected_points(ds: xr.Dataset) -> None:
     call = call_of(ds)
     assert call is not None
-    assert call["columns"] == {
-        name: name for name in ("model", "layers", "connected_layers", "tp", "batch_size", "dp")
-    }
+    assert call["columns"] == {name: name for name in ("model", "layers", "connected_layers", "tp", "batch_size", "dp")}
     assert call["fixed"]["memory"] == '"fictional_stacked_dram"'
     assert call["fixed"]["include_lm_head"] == "False"
-    assert call["options"] == {"outputs": "['main', 'prefill_collective_time', 'energy_per_token']", "dtype": '"float64"'}
+    assert call["options"] == {
+        "outputs": "['main', 'prefill_collective_time', 'energy_per_token']",
+        "dtype": '"float64"',
+    }
     assert call["sources"] == {"model": {}, "chip": {}, "memory": {}, "noc": {}}
     part = call_of(ds.sel(layers=8, tp=2))
     assert part is not None
@@ -171,9 +176,7 @@ def test_call_names_profiles_of_ones_own(tmp_path: Path) -> None:
         assert text == source if source else eval(text)["name"] == "mine"
 
 
-def test_explore_writes_one_file_or_none(
-    ds: xr.Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_explore_writes_one_file_or_none(ds: xr.Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(explorer, "_plotly", lambda: LIBRARY)
     page = tmp_path / "page.html"
     ss.explore(ds, page)
@@ -192,7 +195,11 @@ def test_explore_writes_one_file_or_none(
     [
         (lambda ds: ds.ttft, 10, "ds: got DataArray, needs an xarray.Dataset"),
         (lambda ds: ds[["valid"]], 10, "ds: has no variable of numbers, needs at least one to explore"),
-        (lambda ds: ds.sel(layers=[4], connected_layers=[8]), 10, "ds: has no valid point, needs at least one to explore"),
+        (
+            lambda ds: ds.sel(layers=[4], connected_layers=[8]),
+            10,
+            "ds: has no valid point, needs at least one to explore",
+        ),
         (lambda ds: ds, 0, "most: got 0, needs a whole number of at least 1"),
         (lambda ds: ds, 1.5, "most: got 1.5, needs a whole number of at least 1"),
     ],

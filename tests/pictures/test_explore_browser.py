@@ -19,10 +19,16 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 if CHROMIUM is None:
     pytest.skip("there is no Chromium", allow_module_level=True)
 
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-).split()
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +69,7 @@ def evaluate(page: Any, script: str) -> Any:
 def test_page_in_a_browser(ds: xr.Dataset, page: Any, tmp_path: Path) -> None:
     kept = ds.valid & ds.fits
     assert evaluate(page, "return state.kept.length") == int(kept.sum())
-    assert "48 valid points" in page.inner_text("#counts").replace(str(int(ds.valid.sum())), "48")
+    assert page.inner_text("#counts").startswith(f"All {int(ds.valid.sum())} valid points are on this page")
 
     wanted = ss.pareto(ds, minimize="ttft", maximize="tps", where=ds.fits)
     front = evaluate(page, "return state.fronts[0].map((i) => [column('ttft').at(i), column('tps').at(i)])")

@@ -85,7 +85,9 @@ def page(table: Table, call: dict[str, Any] | None, library: str, title: str) ->
         HTML.
     """
     files = resources.files("stacksweep.explorer")
-    parts = {name: (files / name).read_text(encoding="utf-8") for name in ("page.html", "page.css", "data.js", "page.js")}
+    parts = {
+        name: (files / name).read_text(encoding="utf-8") for name in ("page.html", "page.css", "data.js", "page.js")
+    }
     meta = {"title": title, "call": call, **table.meta}
     arrays = "\n".join(
         f'<script type="text/plain" id="column-{number}">{packed(column)}</script>'

@@ -108,7 +108,8 @@ def _numbers(ds: xr.Dataset, known: Hashable) -> Iterator[tuple[str, xr.DataArra
 
 def _flat(part: xr.DataArray, sizes: Mapping[Hashable, int]) -> Array:
     """Values at all points, in C order."""
-    return np.asarray(part.variable.set_dims(sizes).transpose(*sizes).values).ravel()
+    variable: Any = part.variable
+    return np.asarray(variable.set_dims(sizes).transpose(*sizes).values).ravel()
 
 
 def _valid(ds: xr.Dataset, sizes: Mapping[Hashable, int]) -> Array:
@@ -164,7 +165,9 @@ def _sample(
     return np.sort(np.concatenate([always, drawn]))
 
 
-def _columns(ds: xr.Dataset, results: Mapping[str, xr.DataArray], points: Points) -> tuple[list[dict[str, Any]], list[Array]]:
+def _columns(
+    ds: xr.Dataset, results: Mapping[str, xr.DataArray], points: Points
+) -> tuple[list[dict[str, Any]], list[Array]]:
     """Describe the columns; those along one dimension share the array of its codes."""
     columns: list[dict[str, Any]] = []
     arrays: list[Array] = []
@@ -173,14 +176,16 @@ def _columns(ds: xr.Dataset, results: Mapping[str, xr.DataArray], points: Points
         codes[dim] = len(arrays)
         arrays.append(places.astype(np.min_scalar_type(max(ds.sizes[dim] - 1, 0))))
     for dim in points.at:
-        own = ds[dim] if dim in ds.coords else xr.DataArray(np.arange(ds.sizes[dim]), dims=dim, name=dim)
+        own = ds[dim] if dim in ds.coords else xr.DataArray(np.arange(ds.sizes[dim]), dims=[dim], name=dim)
         others = [ds[name] for name in ds.coords if name != dim and ds[name].dims == (dim,)]
         for coordinate in (own, *others):
             if coordinate.dtype.kind not in "biufOUST":
                 continue
             slider = coordinate is own and 1 < own.size <= SLIDERS
             column = {**_described(coordinate, str(coordinate.name)), "kind": "axis", "array": codes[dim]}
-            columns.append({**column, "labels": [_plain(value) for value in coordinate.values.tolist()], "slider": slider})
+            columns.append(
+                {**column, "labels": [_plain(value) for value in coordinate.values.tolist()], "slider": slider}
+            )
     several = {str(name): ds[name] for name in ds.coords if ds[name].ndim > 1 and set(ds[name].dims) <= set(points.at)}
     for name, part in {**several, **results}.items():
         if part.dtype.kind not in "biuf":

@@ -179,7 +179,7 @@ def reduced(
         allowed = ds["valid"] if "valid" in ds.data_vars else xr.ones_like(ds[name], bool)
         if where is not None:
             allowed = allowed & where
-    drawn = {name: found[name].where(allowed)}
+    drawn: dict[str, Any] = {name: found[name].where(allowed)}
     if "fits" in found.data_vars:
         drawn["fits"] = found["fits"] & allowed
     sizes = {dim: ds.sizes[dim] for dim in keep}

@@ -216,14 +216,13 @@ def heatmap(
         norm = kind(low, high if high > low else low + (abs(low) or 1.0) * 1e-3)
     edges = {"edgecolors": "white", "linewidth": 1.0} if cells.size <= 2500 else {"rasterized": True}
     ax.set_facecolor("0.88")
-    colormap = palette.CELLS
     image = ax.pcolormesh(
         np.arange(cells.shape[1] + 1) - 0.5,
         np.arange(cells.shape[0] + 1) - 0.5,
         np.ma.masked_invalid(cells),
         norm=norm,
-        cmap=colormap,
-        **edges,  # type: ignore[arg-type]
+        cmap=palette.CELLS,
+        **edges,
     )
     quantities.put_positions(ax.xaxis, x_values)
     quantities.put_positions(ax.yaxis, y_values)

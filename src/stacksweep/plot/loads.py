@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import deepstack_noc as dn
@@ -17,7 +18,7 @@ def links_of(noc: dn.Noc, link_model: str) -> list[Link]:
     for source in range(noc.devices):
         for target in range(noc.devices):
             states = dn.route(noc, source, target, link_model)
-            found.update(dict.fromkeys(zip(states, states[1:], strict=False)))
+            found.update(dict.fromkeys(pairwise(states)))
     return list(found)
 
 
@@ -52,13 +53,13 @@ def link_loads(
         sent = nbytes // stage.divisor * stage.repeat
         for source, target in _flows(noc.devices, stage):
             states = dn.route(noc, source, target, link_model)
-            for link in zip(states, states[1:], strict=False):
+            for link in pairwise(states):
                 loads[link] += sent
     return {link: load for link, load in loads.items() if load}, algorithm
 
 
 def _flows(devices: int, stage: Any) -> list[tuple[int, int]]:
-    """Sources and targets of the flows of a stage, in all groups."""
+    """List sources and targets of the flows of a stage, in all groups."""
     family = stage.family
     if family.name == "direct":
         pairs = [(a, b) for a in range(family.size) for b in range(family.size) if a != b]

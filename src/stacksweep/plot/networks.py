@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.colors import ListedColormap, Normalize
+from matplotlib.ticker import FuncFormatter
 
 import deepstack_noc as dn
 from stacksweep.columns import Array
@@ -144,7 +145,7 @@ def _cells(level: dn.Level) -> list[tuple[int, int]]:
 def _pitches(network: dn.Noc) -> list[tuple[float, float]]:
     """Distances of columns and rows of the nodes of L3, L2 and L1."""
     width = height = 1.0
-    pitches = []
+    pitches: list[tuple[float, float]] = []
     for level in network.levels[::-1]:
         cells = _cells(level)
         room = GAP if width > 1 or height > 1 else 0.0
@@ -185,12 +186,19 @@ def _links(ax: Axes, network: dn.Noc, links: Sequence[Link], loads: Mapping[Link
     sent = np.array([load for load in drawn.values() if load], np.float64)
     most = float(sent.max())
     norm = Normalize(0, most)
-    colours = LineCollection(busy, array=sent, cmap=ListedColormap(mpl.colormaps["viridis_r"](np.linspace(0.12, 1, 256))), norm=norm, zorder=2, label="loads")
-    colours.set_linewidths((0.8 + 2.4 * sent / most).tolist())
+    colours = LineCollection(
+        busy,
+        array=sent,
+        cmap=ListedColormap(mpl.colormaps["viridis_r"](np.linspace(0.12, 1, 256))),
+        norm=norm,
+        zorder=2,
+        label="loads",
+        linewidths=(0.8 + 2.4 * sent / most).tolist(),
+    )
     ax.add_collection(colours)
     bar = ax.figure.colorbar(colours, ax=ax, shrink=0.7, pad=0.02)
     power = 3 * int(np.log10(most) // 3)
-    bar.ax.yaxis.set_major_formatter(lambda value, _position=None: f"{value / 10**power:g}")
+    bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _position: f"{value / 10**power:g}"))
     bar.set_label(f"bytes over a link ({PREFIXES[power]}B)")
 
 
@@ -209,11 +217,13 @@ def _curve(start: tuple[float, ...], stop: tuple[float, ...]) -> Array:
 
 def _nodes(ax: Axes, network: dn.Noc, links: Sequence[Link]) -> None:
     _, middle, inner = network.topology.sizes
-    devices = [position(network, (n // (middle * inner), n // inner % middle, n % inner)) for n in range(network.devices)]
-    small = network.devices <= 64
-    ax.scatter(*np.transpose(devices), s=150 if small else 60, color="white", edgecolors="0.2", zorder=3, label="devices")
-    for number, at in enumerate(devices):
-        ax.text(*at, str(number), ha="center", va="center", fontsize=6.5 if small else 4.5, zorder=4)
+    states = [(n // (middle * inner), n // inner % middle, n % inner) for n in range(network.devices)]
+    xs, ys = np.transpose([position(network, state) for state in states])
+    size, font = (150, 6.5) if network.devices <= 64 else (60, 4.5)
+    ax.scatter(xs, ys, s=size, color="white", edgecolors="0.2", zorder=3, label="devices")
+    for number, (x, y) in enumerate(zip(xs, ys, strict=True)):
+        ax.text(x, y, str(number), ha="center", va="center", fontsize=font, zorder=4)
     centers = {tuple(position(network, state).round(6)) for link in links for state in link if "C" in state}
     if centers:
-        ax.scatter(*np.transpose(sorted(centers)), s=70, marker="s", color="0.25", zorder=3, label="switches")
+        xs, ys = np.transpose(sorted(centers))
+        ax.scatter(xs, ys, s=70, marker="s", color="0.25", zorder=3, label="switches")

@@ -105,7 +105,8 @@ def put(axis: Axis, variable: xr.DataArray, values: Array) -> None:
     axis.set_label_text(label)
     axis.set_major_formatter(formatter)
     if axis.get_scale() == "log":
-        decades = np.log10(np.divide(*reversed(span(values) or (1.0, 1.0))))
+        low, high = span(values) or (1.0, 1.0)
+        decades = np.log10(high / low)
         axis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0) if decades < 2.5 else (1.0,), numticks=12))
         axis.set_minor_formatter(NullFormatter())
 
@@ -128,7 +129,7 @@ def put_values(axis: Axis, variable: xr.DataArray, values: Array) -> None:
     """Lay out an axis of design values: those that grow by factors on a logarithmic scale, few of them all named."""
     geometric = is_geometric(values)
     if geometric:
-        scale: Any = axis.axes.set_xscale if axis.axis_name == "x" else axis.axes.set_yscale
+        scale: Any = axis.axes.set_xscale if axis is axis.axes.xaxis else axis.axes.set_yscale
         scale("log", base=2)
     label, formatter = label_and_formatter(variable, values)
     axis.set_label_text(label)

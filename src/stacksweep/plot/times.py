@@ -7,6 +7,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter
 
 from stacksweep.columns import Array
 from stacksweep.estimate import Estimate
@@ -66,7 +67,7 @@ def roofline(report: Estimate, *, ax: Axes | None = None) -> Axes:
     if not isinstance(report, Estimate):
         raise ParameterError(f"report: got {type(report).__name__}, needs what ss.estimate returns")
     ax = plt.gca() if ax is None else ax
-    edge = [1.0]
+    edge, attained = [1.0], list[float]()
     for number, (phase, words) in enumerate((("prefill", "prefill"), ("first_decode", "first decode step"))):
         points: dict[tuple[float, float], list[int]] = {}
         places: list[tuple[float, float]] = []
@@ -85,6 +86,7 @@ def roofline(report: Estimate, *, ax: Axes | None = None) -> Axes:
             if len(report.stages) > 1:
                 ax.annotate(_stages(stages), (x, y), (7, -4), textcoords="offset points", fontsize="small", va="top")
         edge += xs
+        attained += ys
     low, high = min(edge) / 3, max(edge) * 3
     roof = np.array([low, 1.0, high])
     ax.plot(roof, np.minimum(1.0, roof), color="black", linewidth=1.4, label="roof", zorder=1)
@@ -92,9 +94,9 @@ def roofline(report: Estimate, *, ax: Axes | None = None) -> Axes:
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set_xlim(low, high)
-    ax.set_ylim(min(min(line.get_ydata()) for line in ax.lines[:-1]) / 1.6, 2.2)  # type: ignore[type-var, operator]
+    ax.set_ylim(min(attained, default=low) / 1.6, 2.2)
     for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_formatter(lambda value, _position=None: f"{value:g}")
+        axis.set_major_formatter(FuncFormatter(lambda value, _position: f"{value:g}"))
     for x, words, side in ((0.97, "bound by DRAM", "right"), (1.03, "bound by compute", "left")):
         ax.annotate(words, (x, 1.7), fontsize="small", color="0.35", ha=side, va="center")
     ax.set_xlabel("arithmetic intensity over that of the ridge\n(compute time over DRAM time)")
@@ -215,7 +217,7 @@ def _parts(ds: xr.Dataset, phase: str, total_name: str, step: str) -> dict[str, 
     steps = ds["output_seq_len"] if phase == "decode" else 1
     parts = {"DRAM": ds[f"{phase}_memory_bound_time"]}
     if "overlap" in ds.coords:
-        parts["DRAM"] = xr.where(ds["overlap"] == "serial", ds[f"{phase}_memory_time"], parts["DRAM"])
+        parts["DRAM"] = parts["DRAM"].where(ds["overlap"] != "serial", ds[f"{phase}_memory_time"])
     for name in ds[COLLECTIVE].values.tolist():
         parts[name.replace("_", " ")] = collectives.sel({COLLECTIVE: name}, drop=True)
     parts["transfer"] = ds[f"{step}_transfer"] * steps
