@@ -212,6 +212,22 @@ def test_compute_is_the_rest_also_where_nothing_overlaps(ax: Any) -> None:
     assert ax.get_ylim() == (0, 1)
 
 
+@pytest.mark.parametrize("phase", ["prefill", "first_decode", "decode"])
+def test_bars_of_a_roofline_chip_are_those_of_its_operations(ax: Any, phase: Any) -> None:
+    chip = {"layer_overhead": 1e-6, "pass_overhead": 2e-5}
+    one = ss.sweep(
+        model="qwen3-30b-a3b", chip="b200", memory="b200", batch_size=[1, 256], outputs="all", overlap="op-roofline", **chip
+    )
+    plot.time_split(one, "batch_size", phase, ax=ax)
+    bars = {group.get_label(): np.array([bar.get_height() for bar in group]) for group in ax.containers}
+    bound = one[f"{phase}_operation_memory_bound_time"].sum("operation")
+    compute = (one[f"{phase}_operation_time"]).sum("operation") - bound
+    np.testing.assert_allclose(bars.get("compute", np.zeros(2)), compute, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(bars["DRAM"], bound, rtol=1e-9)
+    np.testing.assert_allclose(bars["overhead"], one[f"{phase}_overhead_time"], rtol=1e-12)
+    np.testing.assert_allclose(sum(bars.values()), one[times.PHASES[phase][0]], rtol=1e-9)
+
+
 @pytest.fixture(scope="module")
 def report() -> ss.Estimate:
     return ss.estimate(
