@@ -76,7 +76,10 @@ def test_options_reach_the_picture(file: Path, tmp_path: Path, monkeypatch: pyte
         ("--kind lines --x batch_size --y tps --sel layers=9 -o a.png", "error: sel: layers has no label 9; there are"),
         ("--kind lines --x batch_size --y tp5 -o a.png", "error: y: ds has no variable 'tp5'; did you mean"),
         ("--kind lines --x batch_size --y tps -o a.gif", "error: output: got 'a.gif', needs a file that ends in .png"),
-        ("--kind lines --x batch_size --y tps -o none/a.png", "error: output: got 'none/a.png', and there is no folder"),
+        (
+            "--kind lines --x batch_size --y tps -o none/a.png",
+            "error: output: got 'none/a.png', and there is no folder",
+        ),
     ],
 )
 def test_each_wrong_option_has_one_line(
@@ -103,5 +106,7 @@ def test_explore_writes_a_page(file: Path, tmp_path: Path, monkeypatch: pytest.M
     )
     assert run("explore", file, "-o", page, "--overwrite").exit_code == 0
     assert "<title>llama-3.1-8b" in page.read_text()
-    assert run("explore", tmp_path / "none.nc", "-o", tmp_path / "b.html").stderr.endswith("No such file or directory\n")
+    assert run("explore", tmp_path / "none.nc", "-o", tmp_path / "b.html").stderr.endswith(
+        "No such file or directory\n"
+    )
     assert [one.name for one in tmp_path.iterdir()] == ["page.html"]

@@ -138,6 +138,11 @@ def test_heatmap_has_cells_gaps_and_hatches(ds: xr.Dataset, ax: Any) -> None:
     assert bar.get_ylabel() == "time to first token (s)"
     assert {text.get_text() for text in ax.get_legend().get_texts()} == {"does not fit", "no point"}
     assert len(ax.texts) == np.isfinite(wanted).sum()
+    hatched = next(one for one in ax.collections if one.get_label() == "does not fit")
+    part = ds.sel(chosen)
+    outside = np.argwhere((part.valid & ~part.fits).transpose("layers", "batch_size").values)
+    corners = [path.get_extents().min + 0.5 for path in hatched.get_paths()]
+    np.testing.assert_array_equal(corners, outside[:, ::-1])
 
 
 def test_heatmap_of_a_coordinate_at_the_optimum(ds: xr.Dataset, ax: Any) -> None:
@@ -216,7 +221,13 @@ def test_compute_is_the_rest_also_where_nothing_overlaps(ax: Any) -> None:
 def test_bars_of_a_roofline_chip_are_those_of_its_operations(ax: Any, phase: Any) -> None:
     chip = {"layer_overhead": 1e-6, "pass_overhead": 2e-5}
     one = ss.sweep(
-        model="qwen3-30b-a3b", chip="b200", memory="b200", batch_size=[1, 256], outputs="all", overlap="op-roofline", **chip
+        model="qwen3-30b-a3b",
+        chip="b200",
+        memory="b200",
+        batch_size=[1, 256],
+        outputs="all",
+        overlap="op-roofline",
+        **chip,
     )
     plot.time_split(one, "batch_size", phase, ax=ax)
     bars = {group.get_label(): np.array([bar.get_height() for bar in group]) for group in ax.containers}
@@ -364,6 +375,7 @@ def test_colours_and_markers_are_all_different() -> None:
         (lambda ds: plot.time_split(ds[["ttft"]], "tp"), "ds: lacks decode_time, first_decode_transfer"),
         (lambda _: plot.roofline({}), "report: got dict, needs what ss.estimate returns"),
         (lambda _: plot.topology("gpu_node_8", "gather"), "collective: got 'gather', needs None or one of all_reduce"),
+        (lambda _: plot.topology("gpu_node_8", nbytes=0.5), "nbytes: got 0.5, needs a whole number of at least 0"),
         (lambda _: plot.topology("gpu_node_8", sizes={"tp": 2, "dp": 4}), "dim: is missing, needs one of tp, dp"),
     ],
 )
@@ -396,10 +408,10 @@ def test_a_network_that_is_too_large_is_refused() -> None:
         plot.topology(layout)
 
 
-def test_examples_of_the_documentation() -> None:
+@pytest.mark.parametrize("module", [grids, fronts, times, networks], ids=lambda module: module.__name__)
+def test_examples_of_the_documentation(module: Any) -> None:
     import matplotlib.pyplot as plt
 
-    for module in (grids, fronts, times, networks):
-        result = doctest.testmod(module)
-        assert (result.attempted > 0, result.failed) == (True, 0)
+    for example in doctest.DocTestFinder(exclude_empty=True).find(module):
+        assert doctest.DocTestRunner().run(example).failed == 0
         plt.close("all")

@@ -195,7 +195,8 @@ def _front(ax: Axes, front: xr.Dataset, x: str, y: str, higher: Sequence[bool]) 
     fits = front["fits"].values[order] if "fits" in front.data_vars else np.ones(len(xs), bool)
     for inside, face in ((True, "black"), (False, "white")):
         at = fits == inside
-        if at.any():
+        # many points are the line
+        if at.any() and len(xs) <= 100:
             ax.plot(xs[at], ys[at], "o", color="black", markerfacecolor=face, markersize=4, label="_at", zorder=4)
 
 

@@ -8,9 +8,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
+from matplotlib.collections import PatchCollection
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
+from matplotlib.patches import Patch, Rectangle
 
 from stacksweep.columns import Array
 from stacksweep.parameters import ParameterError
@@ -214,7 +215,7 @@ def heatmap(
         kind = LogNorm if quantities.is_wide(cells) else Normalize
         low, high = float(finite.min()), float(finite.max())
         norm = kind(low, high if high > low else low + (abs(low) or 1.0) * 1e-3)
-    edges = {"edgecolors": "white", "linewidth": 1.0} if cells.size <= 2500 else {"rasterized": True}
+    edges = {"edgecolors": "white", "linewidth": 1.0} if cells.size <= 500 else {"rasterized": True}
     ax.set_facecolor("0.88")
     image = ax.pcolormesh(
         np.arange(cells.shape[1] + 1) - 0.5,
@@ -243,8 +244,17 @@ def _write(ax: Axes, cells: Array, norm: Normalize, formatter: Any) -> None:
         if np.isfinite(value):
             red, green, blue, _ = mpl.colormaps[palette.CELLS](norm(value))
             dark = 0.3 * red + 0.59 * green + 0.11 * blue < 0.5
-            text = formatter(float(f"{value:.3g}"))
-            ax.text(column, row, text, ha="center", va="center", fontsize=7, color="white" if dark else "black")
+            ax.text(
+                column,
+                row,
+                formatter(float(f"{value:.3g}")),
+                ha="center",
+                va="center",
+                fontsize=7,
+                color="white" if dark else "black",
+                # keeps hatches off the digits
+                bbox={"facecolor": (red, green, blue), "edgecolor": "none", "pad": 1.0},
+            )
 
 
 def _marks(ax: Axes, cells: Array, fits: Array | None) -> None:
@@ -253,10 +263,11 @@ def _marks(ax: Axes, cells: Array, fits: Array | None) -> None:
     gaps = ~np.isfinite(cells)
     outside = np.zeros(cells.shape, bool) if fits is None else ~fits & ~gaps
     if outside.any():
-        edges = [np.arange(size + 1) - 0.5 for size in cells.shape[::-1]]
-        with mpl.rc_context({"hatch.color": "white", "hatch.linewidth": 0.6}):
-            ax.pcolor(*edges, np.ma.masked_where(~outside, cells), hatch="///", alpha=0, edgecolor="white", linewidth=0)
-        handles.append(Patch(facecolor="0.45", edgecolor="white", hatch="///", label="does not fit"))
+        squares = [Rectangle((column - 0.5, row - 0.5), 1, 1) for row, column in np.argwhere(outside)]
+        hatched = PatchCollection(squares, facecolor="none", edgecolor="white", hatch="//", linewidth=0)
+        hatched.set_label("does not fit")
+        ax.add_collection(hatched, autolim=False)
+        handles.append(Patch(facecolor="0.45", edgecolor="white", hatch="////", label="does not fit"))
     if gaps.any():
         handles.append(Patch(facecolor="0.88", edgecolor="0.6", label="no point"))
     if handles:

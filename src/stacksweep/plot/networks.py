@@ -1,5 +1,6 @@
 """Diagram of a network with the bytes that a collective sends over its links."""
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -78,7 +79,7 @@ def topology(
     --------
     >>> from stacksweep import plot
     >>> plot.topology("gpu_node_8", "all_gather").get_title(loc="left")
-    'gpu_node_8: all gather of 1.05 MB over tp 8, recursive doubling'
+    'gpu_node_8: all gather of 1.05 MB over tp 8, direct'
     """
     network = dn.load_noc(noc)
     if network.devices > MOST_DEVICES:
@@ -87,6 +88,8 @@ def topology(
         )
     if collective is not None and collective not in dn.COLLECTIVES:
         raise ParameterError(f"collective: got {collective!r}, needs None or one of {', '.join(dn.COLLECTIVES)}")
+    if isinstance(nbytes, bool) or not isinstance(nbytes, int | np.integer) or nbytes < 0:
+        raise ParameterError(f"nbytes: got {nbytes!r}, needs a whole number of at least 0")
     title = f"{network.name}: {network.devices} devices"
     loads: dict[Link, int] = {}
     if collective is not None:
@@ -103,7 +106,7 @@ def topology(
     ax.set_aspect("equal")
     ax.margins(0.04)
     ax.set_axis_off()
-    ax.set_title(title, loc="left", fontsize="small")
+    ax.set_title(textwrap.fill(title, 70), loc="left", fontsize="small")
     return ax
 
 
