@@ -1,7 +1,9 @@
 """Pictures, by what their artists hold: data, labels, units; and every message."""
 
 import doctest
+import importlib
 import math
+import sys
 from typing import Any
 
 import matplotlib as mpl
@@ -415,3 +417,10 @@ def test_examples_of_the_documentation(module: Any) -> None:
     for example in doctest.DocTestFinder(exclude_empty=True).find(module):
         assert doctest.DocTestRunner().run(example).failed == 0
         plt.close("all")
+
+
+def test_a_missing_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.delitem(sys.modules, "stacksweep.plot")
+    with pytest.raises(ModuleNotFoundError, match=r"stacksweep.plot needs matplotlib; install stacksweep\[plot\]"):
+        importlib.import_module("stacksweep.plot")

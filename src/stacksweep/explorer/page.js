@@ -52,11 +52,12 @@ function options(select, columns, chosen, none) {
 const drawable = () => meta.columns.filter((one) => one.kind !== "flags" && (one.kind !== "axis" || one.labels.length > 1));
 const comparable = () => drawable().filter((one) => one.kind === "number" || (one.kind === "axis" && one.ordered));
 
-// Least and largest value of a column.
-function extent(one) {
+// Least and largest value of a column at some points, by default all.
+function extent(one, indices) {
   let low = Infinity, high = -Infinity;
-  for (let i = 0; i < meta.points; i++) {
-    const value = one.at(i);
+  const size = indices ? indices.length : meta.points;
+  for (let k = 0; k < size; k++) {
+    const value = one.at(indices ? indices[k] : k);
     if (Number.isFinite(value)) { low = Math.min(low, value); high = Math.max(high, value); }
   }
   return [low, high];
@@ -249,7 +250,8 @@ function groupsOf(indices) {
 
 // Ticks at 1, 2 and 5 of each decade, at every digit where there is about one decade.
 function logTicks(one) {
-  const [low, high] = extent(one), ticks = [];
+  const [low, high] = extent(one, state.kept), ticks = [];
+  if (!(low > 0 && high < Infinity)) return {};
   const digits = Math.log10(high / low) < 1.3 ? [1, 2, 3, 4, 5, 6, 8] : Math.log10(high / low) < 3.5 ? [1, 2, 5] : [1];
   for (let power = Math.floor(Math.log10(low)) - 1; power <= Math.log10(high) + 1; power++) {
     for (const digit of digits) ticks.push(Number(`${digit}e${power}`));
