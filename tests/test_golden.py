@@ -295,7 +295,9 @@ def test_expert_loads(blen: int):
     loads["batch_size"], loads["input_seq_len"] = table["batch_size"], table["input_seq_len"]
     reasons = np.zeros(len(some), np.int64)
     out = np.zeros((len(some), 2), rows.EXPERTS)
-    kernels.price_experts(model_rows(specs), chip_rows(chips), plan_table, loads, reasons, keys, counted, out)
+    kernels.price_experts(
+        model_rows(specs, np.zeros(len(specs), int)), chip_rows(chips), plan_table, loads, reasons, keys, counted, out
+    )
     assert (reasons == VALID).all()
     for case, plan, got in zip(some, plan_table[different.number.values], out[:, 0], strict=True):
         expect = case["expect"]

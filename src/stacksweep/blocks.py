@@ -126,7 +126,7 @@ class Worker:
     def __init__(self, problem: Problem, layout: Layout, wanted: Array, needs: tuple[bool, ...], raw: Raw) -> None:
         self._fixed, self._layout, self._wanted, self._needs, self._raw = problem.fixed, layout, wanted, needs, raw
         shared, load, machine = map(len, next(layout.blocks()))
-        network = problem.fixed[6]
+        network, items = problem.fixed[6], problem.fixed[3].shape[1] - 1
         most_patterns = max(network.rows[:, 3] - network.rows[:, 2], default=0)
         points = shared * load * machine
         self._loads = RowBuffer(rows.LOAD, problem.load, shared * load)
@@ -135,14 +135,14 @@ class Worker:
             np.empty(machine, rows.MACHINE),
             np.empty(shared * load, np.int64),
             np.empty((shared * load, 2), rows.EXPERTS),
-            np.empty(rows.KINDS, rows.WORK),
+            np.empty(items, rows.WORK),
             np.empty(1, rows.EXTRAS),
-            np.empty((2, rows.ITEMS), rows.ITEM),
-            np.empty(rows.KINDS, rows.STEPS),
+            np.empty((2, items), rows.ITEM),
+            np.empty(items, rows.STEPS),
             np.empty((shared * load, 2, rows.COMM_SLOTS, 2)),
             np.full((len(rows.RATE_FIELDS), 1), np.nan),
             np.empty(((rows.TRANSFER + 1) * most_patterns, 3, 1)),
-            np.empty((2, rows.ITEMS, len(rows.OPERATIONS)), rows.OPERATION),
+            np.empty((2, items, len(rows.OPERATIONS)), rows.OPERATION),
             np.empty(1, rows.MACHINE),
         )
         self._real = np.empty(wanted.size * points)

@@ -86,6 +86,13 @@ def is_word(column: Column, word: str) -> Column:
     return column.lookup(np.array([choice == word for choice in column.choices]))
 
 
+OPERANDS = {"weight_peak": "weight_bytes", "cache_peak": "kv_read_bytes", "row_peak": "activation_bytes"}
+"""
+What meets activations in operations of each peak. A state does not count: it takes up the products of activations, in
+single precision like any accumulator.
+"""
+
+
 def roofline_columns(columns: Mapping[str, Column], storage: Mapping[str, Column]) -> dict[str, Column]:
     """
     Columns of `rows.ROOFLINE_FIELDS`: the numbers of roofline chips, overridden by the parameters given.
@@ -115,7 +122,7 @@ def roofline_columns(columns: Mapping[str, Column], storage: Mapping[str, Column
         for name in NUMBERS
     }
     peaks = [_peak_column(columns, bits) for bits in OPERAND_BITS]
-    for field, operand in (("weight_peak", "weight_bytes"), ("cache_peak", "kv_read_bytes")):
+    for field, operand in OPERANDS.items():
         bits = combine(_operand_bits, storage[operand], storage["activation_bytes"])
         made[field] = combine(_first_peak, bits, *peaks)
         _check_peaks(made[field], bits, chip)

@@ -11,7 +11,7 @@ import xarray as xr
 from deepstack_noc import uncharged_shares
 from stacksweep.blocks import Problem
 from stacksweep.evaluate import dataset, price, problem_of
-from stacksweep.kernels.rows import KINDS, STAGE_INDEX
+from stacksweep.kernels.rows import FIRST_KIND, STAGE_INDEX
 from stacksweep.kernels.validity import REASONS, WARNINGS
 from stacksweep.network import FREE
 from stacksweep.parameters import PARALLEL, PARAMETERS, ParameterError, parameter
@@ -297,7 +297,7 @@ def _stage_reports(grid: Space, problem: Problem, results: Sequence[Result]) -> 
         point = dataset(grid, results, price(single, results, np.dtype("float64")), {})
         yield StageReport(
             int(stage[STAGE_INDEX]),
-            int(stage[:KINDS].sum()),
+            int(stage[FIRST_KIND:STAGE_INDEX].sum()),
             point.prefill_period.item(),
             point.first_decode_period.item(),
             _stage(point, "prefill"),

@@ -23,6 +23,7 @@ from stacksweep.columns import Array, Column, constant
 from stacksweep.kernels import rows
 from stacksweep.kernels.outputs import OUTPUTS
 from stacksweep.kernels.validity import BUFFERING_LIMITED, DOES_NOT_FIT, VALID
+from stacksweep.kinds import kind_rows
 from stacksweep.parameters import BY_NAME, ParameterError
 from stacksweep.pricing import check_priced
 from stacksweep.profiles import load_chip, load_memory, load_model, load_noc
@@ -204,8 +205,9 @@ def prepare(grid: Space, devices: Column) -> Problem:
         "by_operation": chips.by_operation(columns),
         "comm_hidden": chips.is_word(columns["comm_overlap"], "full"),
     }
+    kinds, first_kinds = kind_rows(models)
     fixed = (
-        tables.model_rows(models),
+        tables.model_rows(models, first_kinds),
         chip_table,
         table,
         stages,
@@ -214,6 +216,7 @@ def prepare(grid: Space, devices: Column) -> Problem:
         net.tables,
         net.dispatch_keys,
         net.dispatch_rows,
+        kinds,
     )
     return Problem(grid.sizes, fixed, load, machine)
 

@@ -11,9 +11,10 @@ import xarray as xr
 from stacksweep.columns import Array, Column, combine, constant, number
 from stacksweep.kernels import rows
 from stacksweep.kernels.validity import CODES, VALID
+from stacksweep.kinds import kinds_of
 from stacksweep.parameters import BY_NAME, PARALLEL, ParameterError
 from stacksweep.profiles import ModelSpec, load_chip, load_model, load_noc
-from stacksweep.profiles.layers import Attention, Layer
+from stacksweep.profiles.layers import Attention
 from stacksweep.routing import Routing, load_routing
 from stacksweep.space import Space, build
 
@@ -155,7 +156,7 @@ def reasons(plans: Plans, models: Sequence[ModelSpec], routings: Sequence[Routin
     kv_heads = [of_model([(*spec.kv_head_counts, *(1,) * most)[i] for spec in models]) for i in range(most)]
     experts = of_model([max(spec.num_experts, 1) for spec in models])
     routed = of_model([any(spec.moe) for spec in models]) > 0.0
-    plain = of_model([all(map(_is_plain, spec.kinds)) for spec in models]) > 0.0
+    plain = of_model([_is_plain(spec) for spec in models]) > 0.0
     misfit = np.array(
         [[not one.fits(spec.num_experts, spec.experts_per_token) for one in routings] for spec in models]
     )[plans.model, plans.routing]
@@ -178,9 +179,11 @@ def reasons(plans: Plans, models: Sequence[ModelSpec], routings: Sequence[Routin
     return np.select(list(cases.values()), [CODES[name] for name in cases], VALID)
 
 
-def _is_plain(layer: Layer) -> bool:
-    """Whether a layer is a dense one with full attention, which context parallelism can split."""
-    return isinstance(layer.mixer, Attention) and layer.mixer.reach == "full" and layer.moe is None
+def _is_plain(model: ModelSpec) -> bool:
+    """Whether all layers are dense ones with the same full attention, which context parallelism can split."""
+    mixers = {layer.mixer for layer in model.kinds}
+    full = all(isinstance(mixer, Attention) and mixer.reach == "full" for mixer in mixers)
+    return full and len(mixers) == 1 and not any(model.moe)
 
 
 def plan_rows(plans: Plans, models: Sequence[ModelSpec], routings: Sequence[Routing], reason: Array) -> Array:
@@ -221,23 +224,25 @@ def lay_stages(table: Array, models: Sequence[ModelSpec]) -> Array:
 
     Returns
     -------
-    array, (rows, `rows.ITEMS` + 1)
+    array, (rows, items + 1)
         For each model and pipeline-parallel size items of the whole pipeline, then of the stages that can be the
-        slowest or the fullest, each with its index.
+        slowest or the fullest, each with its index. Items are the embedding, the LM head and, from `rows.FIRST_KIND`
+        on, layers of each kind (`kinds.kinds_of`), as many kinds as a model has at the most.
     """
     parts: list[Array] = []
+    kinds = max(len(spec.kinds) for spec in models)
     place: dict[tuple[int, int], tuple[int, int]] = {}
     for row in table:
         key = int(row["model"]), int(row["pp"])
         if key not in place:
             start = sum(map(len, parts))
-            parts.append(pipeline(models[key[0]], key[1]))
+            parts.append(pipeline(models[key[0]], key[1], kinds))
             place[key] = start, start + len(parts[-1])
         row["stages_start"], row["stages_stop"] = place[key]
     return np.concatenate(parts)
 
 
-def all_stages(model: ModelSpec, pp: int) -> Array:
+def all_stages(model: ModelSpec, pp: int, kinds: int = 0) -> Array:
     """
     Items of every stage of a pipeline: `ceil(layers / pp)` contiguous layers each, the last ones fewer or none.
 
@@ -245,31 +250,34 @@ def all_stages(model: ModelSpec, pp: int) -> Array:
     ----------
     model : ModelSpec
     pp : int
+    kinds : int
+        Kinds of layer that there is room for, if the model has fewer.
 
     Returns
     -------
-    array, (pp, `rows.ITEMS` + 1)
+    array, (pp, items + 1)
     """
-    stages = np.zeros((max(pp, 1), rows.ITEMS + 1))
+    place = {layer: rows.FIRST_KIND + number for number, layer in enumerate(kinds_of(model))}
+    stages = np.zeros((max(pp, 1), rows.FIRST_KIND + max(kinds, len(place)) + 1))
     per_stage = -(-model.num_hidden_layers // max(pp, 1))
-    for layer, (sliding, moe) in enumerate(zip(model.sliding, model.moe, strict=True)):
-        stages[layer // per_stage, 2 * sliding + moe] += 1
+    for number, layer in enumerate(model.layers):
+        stages[number // per_stage, place[layer]] += 1
     stages[0, rows.EMBEDDING] = 1
     stages[-1, rows.HEAD] = 1
     stages[:, rows.STAGE_INDEX] = np.arange(len(stages))
     return stages
 
 
-def pipeline(model: ModelSpec, pp: int) -> Array:
+def pipeline(model: ModelSpec, pp: int, kinds: int) -> Array:
     """
     Items of a whole pipeline, and of its stages that none other surpasses.
 
     A stage is dropped if another has as many of every item and stands before it, or has more layers: in some passes
     the embedding or the LM head costs nothing, and then the first of equal stages counts.
     """
-    stages = all_stages(model, min(pp, model.num_hidden_layers))
-    items = stages[:, : rows.ITEMS]
-    layers = items[:, : rows.KINDS].sum(axis=1)
+    stages = all_stages(model, min(pp, model.num_hidden_layers), kinds)
+    items = stages[:, : rows.STAGE_INDEX]
+    layers = items[:, rows.FIRST_KIND :].sum(axis=1)
     _, first = np.unique(items, axis=0, return_index=True)
     kept = [
         one

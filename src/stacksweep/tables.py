@@ -48,22 +48,22 @@ RIVALS = {
 """Forms of which a profile has exactly one."""
 
 
-def model_rows(models: Sequence[ModelSpec]) -> Array:
-    """Rows of `rows.MODEL`, (models,), of models that `check_priced` lets through."""
+def model_rows(models: Sequence[ModelSpec], first_kinds: Array) -> Array:
+    """Rows of `rows.MODEL`, (models,); `first_kinds` is where the kinds of each begin (`kinds.kind_rows`)."""
     table = np.zeros(len(models), rows.MODEL)
     for row, model in zip(table, models, strict=True):
-        attention = next(layer.mixer for layer in model.kinds if isinstance(layer.mixer, Attention))
+        attention = next((layer.mixer for layer in model.kinds if isinstance(layer.mixer, Attention)), None)
+        # without heads of one size there is nothing that could differ from the hidden size
+        row["heads"], row["head_dim"] = (attention.heads, attention.key_size) if attention else (1, model.hidden_size)
+        row["least_kv_heads"] = min(model.kv_head_counts, default=np.inf)
         row["hidden_size"] = model.hidden_size
-        row["heads"], row["kv_heads"] = attention.heads, attention.kv_heads
-        row["head_dim"] = attention.key_size
         row["layers"] = model.num_hidden_layers
-        row["intermediate_size"] = next((layer.ffn.width for layer in model.kinds if layer.ffn), 0)
-        row["expert_width"] = model.experts.width if model.experts else 0
         row["vocab_size"] = model.vocab_size
         row["experts"], row["top_k"] = model.num_experts, model.experts_per_token
-        row["window"] = max(layer.window for layer in model.kinds)
+        row["expert_hidden"] = (model.experts and model.experts.latent_size) or model.hidden_size
         row["tied"] = model.tie_word_embeddings
         row["moe_composition"] = model.composition == "moe"
+    table["first_kind"] = first_kinds
     return table
 
 

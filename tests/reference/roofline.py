@@ -7,7 +7,7 @@ from reference.chip import ceil_div
 from reference.memory import access_energy, rounded
 
 QUERY_TILE = 128
-OPERATIONS = ("embedding", "qkv", "attention", "out", "ffn", "router", "experts", "lm_head")
+OPERATIONS = ("embedding", "qkv", "index", "attention", "scan", "out", "ffn", "router", "experts", "lm_head")
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ import numpy as np
 
 from stacksweep.kernels import outputs, point, report, roofline, roofline_report, validity
 from stacksweep.kernels._compile import kernel
-from stacksweep.kernels.comm import price_network
+from stacksweep.kernels.comm import layer_total, price_network
 from stacksweep.kernels.cycles import up
 from stacksweep.kernels.experts import price_experts
 from stacksweep.kernels.layers import extras_work, layer_work
 from stacksweep.kernels.memory import machine_row
-from stacksweep.kernels.rows import DENSE_LAYER, EMBEDDING, HEAD, ITEMS, KINDS, MOE_LAYER, STAGE_INDEX, TRANSFER
-from stacksweep.kernels.steps import STACK, layer_steps, pipeline_steps
+from stacksweep.kernels.rows import EMBEDDING, FIRST_KIND, HEAD, STAGE_INDEX, TRANSFER
+from stacksweep.kernels.steps import STACK, layer_steps, nth_item, pipeline_steps
 
 PREFILL = 0
 DECODE = 1
@@ -55,16 +55,17 @@ def price_block(tables, loads, machine_inputs, scratch, wanted, needs, results, 
     Parameters
     ----------
     tables : tuple
-        Rows of `rows.MODEL`, `rows.CHIP` and `rows.PLAN`; items of pipelines and their stages (rows, `rows.ITEMS` + 1);
-        keys and values of the counted expert loads; `deepstack_noc` tables, keys and rows of the counted dispatches.
+        Rows of `rows.MODEL`, `rows.CHIP` and `rows.PLAN`; items of pipelines and their stages (`plan.lay_stages`);
+        keys and values of the counted expert loads; `deepstack_noc` tables, keys and rows of the counted dispatches;
+        rows of `rows.KIND`.
     loads, machine_inputs : record arrays, (shared, load) and (shared, machine)
         Rows of `rows.LOAD` and `rows.MACHINE_INPUT`.
     scratch : tuple of arrays
         Room for rows of `rows.MACHINE` (machine), reasons (loads), rows of `rows.EXPERTS` (loads, 2), `rows.WORK`
-        (`rows.KINDS`), `rows.EXTRAS` (1), `rows.ITEM` (2, `rows.ITEMS`), `rows.STEPS` (`rows.KINDS`), prices of the
-        network (loads, 2, `rows.COMM_SLOTS`, 2), its rates and patterns (`comm.price_network`), rows of
-        `rows.OPERATION` (2, `rows.ITEMS`, `rows.OPERATIONS`) and `rows.MACHINE` (1). They come from outside, since a
-        record does not keep the array alive that it is a part of.
+        (items), `rows.EXTRAS` (1), `rows.ITEM` (2, items), `rows.STEPS` (items), prices of the network (loads, 2,
+        `rows.COMM_SLOTS`, 2), its rates and patterns (`comm.price_network`), rows of `rows.OPERATION` (2, items,
+        `rows.OPERATIONS`) and `rows.MACHINE` (1). They come from outside, since a record does not keep the array alive
+        that it is a part of.
     wanted : int array, (rows,)
         Number of the output (`outputs.OUTPUTS`) that each row of `results` takes.
     needs : tuple of bool
@@ -73,7 +74,7 @@ def price_block(tables, loads, machine_inputs, scratch, wanted, needs, results, 
     results : float64 array, (rows, shared, load, machine)
     reasons, warnings : uint8 arrays, (shared, load, machine)
     """
-    models, chips, plans, stages, keys, counted, network, dispatch_keys, dispatch_rows = tables
+    models, chips, plans, stages, keys, counted, network, dispatch_keys, dispatch_rows, kinds = tables
     machines, load_reasons, experts, works, extras, items, steps, comm, rates, prices, operations, devices = scratch
     footprint, prefill, prefill_details, first, first_details, decode, decode_details, loads_of_experts, energy = needs
     first = first or decode
@@ -81,9 +82,10 @@ def price_block(tables, loads, machine_inputs, scratch, wanted, needs, results, 
     sums = decode or energy
     need_load = passes or footprint or loads_of_experts
     values = np.zeros(len(outputs.OUTPUTS))
-    active = np.empty(ITEMS, np.int64)
-    seconds_of = np.zeros(ITEMS)
-    stack, before, after = np.empty((STACK, 2)), np.zeros(ITEMS), np.zeros(ITEMS)
+    n_items = stages.shape[1] - 1
+    active = np.empty(n_items, np.int64)
+    seconds_of = np.zeros(n_items)
+    stack, before, after = np.empty((STACK, 2)), np.zeros(n_items), np.zeros(n_items)
     weights = kv = noc_energy = 0.0
     flat_loads = loads.reshape(loads.size)
     for row in range(loads.size):
@@ -92,7 +94,18 @@ def price_block(tables, loads, machine_inputs, scratch, wanted, needs, results, 
         price_experts(models, chips, plans, flat_loads, load_reasons, keys, counted, experts)
     if passes:
         price_network(
-            models, plans, flat_loads, load_reasons, experts, network, dispatch_keys, dispatch_rows, rates, prices, comm
+            models,
+            kinds,
+            plans,
+            flat_loads,
+            load_reasons,
+            experts,
+            network,
+            dispatch_keys,
+            dispatch_rows,
+            rates,
+            prices,
+            comm,
         )
     for s in range(loads.shape[0]):
         for i in range(machine_inputs.shape[1]):
@@ -117,31 +130,31 @@ def price_block(tables, loads, machine_inputs, scratch, wanted, needs, results, 
                     values[outputs.EXPERT_LOADS + 3 * phase + 1] = experts[at, phase].pairs
                     values[outputs.EXPERT_LOADS + 3 * phase + 2] = experts[at, phase].active
                 noc_energy = comm[at, DECODE, TRANSFER, 1] * plan.pp
-                for item in range(ITEMS):
+                for place in range(n_items):
+                    item = nth_item(place, n_items)
                     if stages[whole, item] > 0.0:
                         active[n_active] = item
                         n_active += 1
                         items[PREFILL, item].comm = items[DECODE, item].comm = 0.0
-                        if item < KINDS:
-                            sliding, moe = item >= 2, item % 2 == 1
+                        if item >= FIRST_KIND:
+                            kind = kinds[model.first_kind + item - FIRST_KIND]
                             prefill_load, decode_load = experts[at, PREFILL], experts[at, DECODE]
-                            layer_work(model, chip, plan, load, sliding, moe, prefill_load, decode_load, works[item])
-                            layer = MOE_LAYER if moe else DENSE_LAYER
-                            items[PREFILL, item].comm = comm[at, PREFILL, layer, 0]
-                            items[DECODE, item].comm = comm[at, DECODE, layer, 0]
+                            layer_work(model, kind, chip, plan, load, prefill_load, decode_load, works[item])
+                            items[PREFILL, item].comm = layer_total(comm[at, PREFILL], kind, 0)
+                            items[DECODE, item].comm = layer_total(comm[at, DECODE], kind, 0)
                             if by_peaks:
                                 for phase in range(2):
                                     roofline.layer_operations(
                                         model,
+                                        kind,
                                         plan,
                                         load,
-                                        moe,
                                         experts[at, phase],
                                         phase == PREFILL,
                                         works[item],
                                         operations[phase, item],
                                     )
-                            noc_energy += stages[whole, item] * comm[at, DECODE, layer, 1]
+                            noc_energy += stages[whole, item] * layer_total(comm[at, DECODE], kind, 1)
                 noc_energy /= plan.pp * micro_batch
                 if np.isnan(load.l1_pj_per_bit):
                     noc_energy = np.nan
@@ -170,10 +183,10 @@ def price_block(tables, loads, machine_inputs, scratch, wanted, needs, results, 
                         held_tables = min(held_tables, 1.0)
                     stage_weights = held_tables * extras[0].head_bytes
                     stage_kv = 0.0
-                    for kind in range(KINDS):
-                        if stages[stage, kind] > 0.0:
-                            stage_weights += stages[stage, kind] * works[kind].held_weights
-                            stage_kv += stages[stage, kind] * works[kind].held_kv
+                    for item in range(FIRST_KIND, n_items):
+                        if stages[stage, item] > 0.0:
+                            stage_weights += stages[stage, item] * works[item].held_weights
+                            stage_kv += stages[stage, item] * works[item].held_kv
                     if stage_weights + stage_kv > weights + kv:
                         weights = stage_weights
                         kv = stage_kv
@@ -214,15 +227,17 @@ def price_block(tables, loads, machine_inputs, scratch, wanted, needs, results, 
                     machine = devices[0]
                     for j in range(n_active):
                         item = active[j]
-                        is_layer = 1.0 if item < KINDS else 0.0
-                        layer = MOE_LAYER if item % 2 == 1 else DENSE_LAYER
+                        is_layer = 1.0 if item >= FIRST_KIND else 0.0
                         for phase in range(2):
                             seconds = roofline.overhead_of(operations[phase, item], is_layer, load)
-                            collectives = is_layer * comm[at, phase, layer, 0]
+                            collectives = 0.0
+                            if item >= FIRST_KIND:
+                                kind = kinds[model.first_kind + item - FIRST_KIND]
+                                collectives = layer_total(comm[at, phase], kind, 0)
                             roofline.item_row(
                                 operations[phase, item], machine, seconds, collectives, items[phase, item]
                             )
-                        if item < KINDS and sums:
+                        if item >= FIRST_KIND and sums:
                             # `seconds` are those of the decode step, which came last
                             roofline.step_rows(
                                 operations[DECODE, item], plan, load, machine, seconds, works[item], steps[item]
@@ -232,7 +247,7 @@ def price_block(tables, loads, machine_inputs, scratch, wanted, needs, results, 
                     for j in range(n_active):
                         item = active[j]
                         whole_pass, step = items[PREFILL, item], items[DECODE, item]
-                        if item < KINDS:
+                        if item >= FIRST_KIND:
                             point.layer_items(works[item], plan, load, wave, sums, whole_pass, step, steps[item])
                         elif item == EMBEDDING:
                             cycles, nbytes = extras[0].embedding_cycles, extras[0].embedding_bytes
@@ -272,6 +287,8 @@ def price_block(tables, loads, machine_inputs, scratch, wanted, needs, results, 
                             roofline_report.pass_details(
                                 operations[phase],
                                 stages[bottleneck],
+                                kinds,
+                                model.first_kind,
                                 load,
                                 machine,
                                 comm[at, phase],
@@ -282,6 +299,8 @@ def price_block(tables, loads, machine_inputs, scratch, wanted, needs, results, 
                         report.pass_details(
                             items[phase],
                             stages[bottleneck],
+                            kinds,
+                            model.first_kind,
                             machine,
                             comm[at, phase],
                             values,
@@ -302,7 +321,7 @@ def price_block(tables, loads, machine_inputs, scratch, wanted, needs, results, 
                         seconds = 0.0
                         for j in range(n_active):
                             item = active[j]
-                            if item < KINDS:
+                            if item >= FIRST_KIND:
                                 elapsed = layer_steps(
                                     works[item], steps[item], items[DECODE, item].comm, machine, plan, load
                                 )
@@ -311,7 +330,7 @@ def price_block(tables, loads, machine_inputs, scratch, wanted, needs, results, 
                             seconds += stages[bottleneck, item] * elapsed
                     else:
                         seconds = pipeline_steps(
-                            stages, start, stop, works, steps, items[DECODE], machine, plan, load, stack, before, after
+                            stages, whole, stop, works, steps, items[DECODE], machine, plan, load, stack, before, after
                         )
                     seconds += (comm[at, DECODE, TRANSFER, 0] + overhead) * load.output_seq_len
                     values[outputs.DECODE_TIME] = seconds
@@ -336,6 +355,8 @@ def price_block(tables, loads, machine_inputs, scratch, wanted, needs, results, 
                         works,
                         steps,
                         stages[bottleneck],
+                        kinds,
+                        model.first_kind,
                         plan,
                         load,
                         machine,
@@ -345,7 +366,17 @@ def price_block(tables, loads, machine_inputs, scratch, wanted, needs, results, 
                 elif decode_details:
                     # of the stage that is the bottleneck of the first step
                     report.decode_details(
-                        works, steps, items[DECODE], stages[bottleneck], plan, load, machine, comm[at, DECODE], values
+                        works,
+                        steps,
+                        items[DECODE],
+                        stages[bottleneck],
+                        kinds,
+                        model.first_kind,
+                        plan,
+                        load,
+                        machine,
+                        comm[at, DECODE],
+                        values,
                     )
                 for row in range(wanted.size):
                     results[row, s, r, i] = values[wanted[row]]

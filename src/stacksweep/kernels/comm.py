@@ -11,11 +11,10 @@ from stacksweep.kernels.rows import (
     COMM_SLOTS,
     CP_COMBINE,
     CP_GATHER,
-    DENSE_LAYER,
     EP_COMBINE,
     EP_DISPATCH,
-    MOE_LAYER,
     MOE_TP_ALL_REDUCE,
+    NO_MIXER,
     TP_ALL_REDUCE,
     TRANSFER,
 )
@@ -58,49 +57,53 @@ def replace(rates, place, value):
 @kernel
 def dispatch_bytes(model, plan, load, tokens, imbalance):
     """Bytes that every rank sends to every other when tokens are dispatched uniformly."""
-    token_bytes = np.floor(model.hidden_size * load.activation_bytes)
+    token_bytes = np.floor(model.expert_hidden * load.activation_bytes)
     ranks = plan.moe_dp * plan.moe_ep
     return np.floor(np.ceil(tokens / ranks) * model.top_k / plan.moe_ep * token_bytes * imbalance)
 
 
 @kernel
-def request(model, plan, load, experts, phase, slot, b, activations):
+def request(model, kind, plan, load, experts, phase, slot, b, activations):
     """
     Row of the network's tables, and whole bytes, of a collective of a layer in a phase (0 prefill, 1 decode).
 
-    `b` is the sequences of a device, `activations` their bytes between layers.
+    `b` is the sequences of a device, `activations` their bytes between layers; `kind` is any kind of layer of a model
+    whose attention layers are all alike, as context parallelism needs them.
     """
     row, nbytes = NOTHING, 0.0
     if slot == TP_ALL_REDUCE and plan.tp > 1.0:
         row, nbytes = plan.tp_all_reduce, activations
     elif slot == CP_GATHER and plan.cp > 1.0 and phase == 0:
-        gathered = 2.0 * b * load.input_seq_len * kv_heads_of_device(model, plan) * model.head_dim
+        cached = kv_heads_of_device(kind, plan) * (kind.key_size + kind.cached_value_size)
+        gathered = b * load.input_seq_len * cached
         row, nbytes = plan.cp_all_gather, gathered * load.kv_write_bytes
     elif slot == CP_COMBINE and plan.cp > 1.0 and phase == 1:
-        combined = b * (model.heads / plan.tp) * model.head_dim
+        combined = b * (kind.heads / plan.tp) * kind.value_size
         row, nbytes = plan.cp_all_reduce, combined * load.activation_bytes
     elif slot == TRANSFER and plan.pp > 1.0:
         row, nbytes = plan.transfer, activations
     elif slot == MOE_TP_ALL_REDUCE and plan.moe_tp > 1.0:
-        row, nbytes = plan.moe_tp_all_reduce, experts.pairs * model.hidden_size * load.activation_bytes
+        row, nbytes = plan.moe_tp_all_reduce, experts.pairs * model.expert_hidden * load.activation_bytes
     elif slot == EP_DISPATCH and plan.moe_ep > 1.0:
         tokens = up(load.batch_size, plan.pp) * (load.input_seq_len if phase == 0 else 1.0)
         if tokens >= DISPATCHED_TOKENS:
             row, nbytes = plan.ep_all_to_all, dispatch_bytes(model, plan, load, tokens, experts.imbalance)
         else:
-            row, nbytes = COUNTED, model.hidden_size * load.activation_bytes
+            row, nbytes = COUNTED, model.expert_hidden * load.activation_bytes
     return row, int(nbytes)
 
 
 @kernel
-def price_network(models, plans, loads, reasons, experts, tables, dispatch_keys, dispatch_rows, rates, prices, comm):
+def price_network(
+    models, kinds, plans, loads, reasons, experts, tables, dispatch_keys, dispatch_rows, rates, prices, comm
+):
     """
     Price what the layers of each load communicate.
 
     Parameters
     ----------
-    models, plans, loads : record arrays
-        Rows of `rows.MODEL`, `rows.PLAN` and, flat, `rows.LOAD`.
+    models, kinds, plans, loads : record arrays
+        Rows of `rows.MODEL`, `rows.KIND`, `rows.PLAN` and, flat, `rows.LOAD`.
     reasons : int array, (loads,)
         Why a load cannot be; it communicates nothing then.
     experts : record array, (loads, 2)
@@ -113,7 +116,7 @@ def price_network(models, plans, loads, reasons, experts, tables, dispatch_keys,
     prices : float array, (collectives, most patterns of a row of `tables`, 3, 1), flat but for the last two
         Working memory.
     comm : float array, (loads, 2, `rows.COMM_SLOTS`, 2)
-        Filled with seconds and pJ of each collective by phase, and of all those of a dense and of a routed layer.
+        Filled with seconds and pJ of each collective by phase.
     """
     rows, algorithms, stages, patterns, vectors, hops = tables
     # the row whose patterns stand priced at each collective's place
@@ -136,7 +139,9 @@ def price_network(models, plans, loads, reasons, experts, tables, dispatch_keys,
             query = up(load.input_seq_len, plan.cp) if phase == 0 else 1.0
             activations = b * query * model.hidden_size * load.activation_bytes
             for slot in range(TRANSFER + 1):
-                row, nbytes = request(model, plan, load, experts[r, phase], phase, slot, b, activations)
+                row, nbytes = request(
+                    model, kinds[model.first_kind], plan, load, experts[r, phase], phase, slot, b, activations
+                )
                 if row == COUNTED:
                     micro_batch = int(up(load.batch_size, plan.pp))
                     key = find_key(plan.dispatch_group, phase, micro_batch, int(query))
@@ -152,12 +157,27 @@ def price_network(models, plans, loads, reasons, experts, tables, dispatch_keys,
                 comm[r, phase, slot, 1] = energy
             for what in range(2):
                 comm[r, phase, EP_COMBINE, what] = comm[r, phase, EP_DISPATCH, what]
-                attention = (
-                    comm[r, phase, TP_ALL_REDUCE, what]
-                    + comm[r, phase, CP_COMBINE, what]
-                    + comm[r, phase, CP_GATHER, what]
-                )
-                comm[r, phase, DENSE_LAYER, what] = attention + comm[r, phase, TP_ALL_REDUCE, what]
-                comm[r, phase, MOE_LAYER, what] = (
-                    attention + 2.0 * comm[r, phase, EP_DISPATCH, what] + comm[r, phase, MOE_TP_ALL_REDUCE, what]
-                )
+
+
+@kernel
+def runs_of(collective, kind):
+    """How often a collective runs in a layer of a kind."""
+    mixers = 0.0 if kind.mixer == NO_MIXER else 1.0
+    if collective == TP_ALL_REDUCE:
+        return mixers + (1.0 if kind.ffn else 0.0)
+    if collective in (EP_DISPATCH, EP_COMBINE, MOE_TP_ALL_REDUCE):
+        return 1.0 if kind.moe else 0.0
+    return mixers
+
+
+@kernel
+def layer_total(comm, kind, what):
+    """Seconds (`what` is 0) or pJ (1) of all collectives of a layer, by collective in `comm`."""
+    total = 0.0
+    if kind.mixer != NO_MIXER:
+        total = comm[TP_ALL_REDUCE, what] + comm[CP_COMBINE, what] + comm[CP_GATHER, what]
+    if kind.ffn:
+        total += comm[TP_ALL_REDUCE, what]
+    if kind.moe:
+        total = total + 2.0 * comm[EP_DISPATCH, what] + comm[MOE_TP_ALL_REDUCE, what]
+    return total

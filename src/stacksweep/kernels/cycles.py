@@ -47,23 +47,31 @@ def residual(c, h, t):
 
 
 @kernel
-def projection(c, h, heads, kv_heads, d, t):
-    """Cycles of the Q, K and V projections of `t` rows with all heads, without spill."""
+def projection(c, h, heads, kv_heads, keys, values, gate, t):
+    """
+    Cycles of the Q, K and V projections of `t` rows with all heads, without spill.
+
+    `keys` and `values` are elements that all KV heads cache of a token. An output gate (`gate` is 1) is projected like
+    the queries.
+    """
     rows = up(t, c.blen)
     vectors = up(t, c.vlen) * c.v_basic
-    kv = kv_heads * d
+    queries = rows * up(h, c.mlen) * up(h, c.blen) * c.m_mm + heads * vectors
     return (
-        rows * up(h, c.mlen) * up(h, c.blen) * c.m_mm
-        + heads * vectors
-        + 2.0 * rows * up(kv, c.mlen) * up(kv, c.blen) * c.m_mm
+        queries
+        + gate * queries
+        + (
+            rows * up(keys, c.mlen) * up(keys, c.blen) * c.m_mm
+            + rows * up(values, c.mlen) * up(values, c.blen) * c.m_mm
+        )
         + kv_heads * vectors
-        + 2.0 * down(t * kv, c.vlen * c.prefetch) * c.h_store_v
+        + (down(t * keys, c.vlen * c.prefetch) + down(t * values, c.vlen * c.prefetch)) * c.h_store_v
     )
 
 
 @kernel
 def flash_prefill(c, heads, kv_heads, d, s, kv, b):
-    """Cycles of full attention of `s` query rows over `kv` tokens in each of `b` sequences."""
+    """Cycles of full attention of `s` query rows over `kv` tokens in each of `b` sequences, with values of size `d`."""
     group = down(heads, kv_heads)
     packs = up(group, down(c.mlen, c.hlen))
     columns = min(c.mlen, kv)
@@ -76,6 +84,19 @@ def flash_prefill(c, heads, kv_heads, d, s, kv, b):
         + columns * (c.v_basic + 4.0 + c.s_reci_fp) * group
     )
     return up(s, c.mlen) * up(kv, c.mlen) * kv_heads * b * tile
+
+
+@kernel
+def chunked_prefill(c, heads, kv_heads, d, s, chunk, b):
+    """Cycles of attention of `s` query rows in chunks, each with full attention of its own."""
+    whole = down(s, chunk)
+    rest = s - whole * chunk
+    total = 0.0
+    if whole > 0.0:
+        total += whole * flash_prefill(c, heads, kv_heads, d, chunk, chunk, b)
+    if rest > 0.0:
+        total += flash_prefill(c, heads, kv_heads, d, rest, rest, b)
+    return total
 
 
 @kernel
@@ -110,11 +131,11 @@ def sliding_prefill(c, heads, d, s, window, b):
 
 
 @kernel
-def feed_forward(c, h, width, t):
-    """Cycles of a gated feed-forward network of `t` rows."""
+def feed_forward(c, h, width, matrices, t):
+    """Cycles of a feed-forward network of `t` rows; with two matrices it has no gate."""
     rows = up(t, c.blen)
     return (
-        2.0 * rows * up(h, c.mlen) * up(width, c.blen) * c.m_mm
+        (matrices - 1.0) * rows * up(h, c.mlen) * up(width, c.blen) * c.m_mm
         + up(width, c.vlen) * 6.0 * c.v_basic * t
         + rows * up(width, c.mlen) * up(h, c.blen) * c.m_mm
     )
@@ -133,26 +154,26 @@ def moe_common(c, h, width, experts, top_k, tokens, pairs):
 
 
 @kernel
-def moe_prefill(c, h, width, experts, top_k, tokens, pairs, blocks):
+def moe_prefill(c, h, width, matrices, experts, top_k, tokens, pairs, blocks):
     """Cycles of routed experts in prefill; `blocks` is the sum of ceil(tokens of an expert / BLEN)."""
     gate = 4.0 + up(h, c.mlen) * c.m_mm + c.h_prefetch_m
     out = 4.0 + up(width, c.mlen) * c.m_mm + c.h_prefetch_m
     return (
         moe_common(c, h, width, experts, top_k, tokens, pairs)
         + gate * up(tokens, c.blen) * up(experts, c.blen)
-        + blocks * (gate * up(2.0 * width, c.blen) + out * up(h, c.blen))
+        + blocks * (gate * up((matrices - 1.0) * width, c.blen) + out * up(h, c.blen))
     )
 
 
 @kernel
-def moe_decode(c, h, width, experts, top_k, tokens, pairs):
+def moe_decode(c, h, width, matrices, experts, top_k, tokens, pairs):
     """Cycles of routed experts in a decode step, one token-expert pair after the other."""
     gate = 4.0 + up(h, c.mlen) * c.m_mv + c.h_prefetch_m
     out = 4.0 + up(width, c.mlen) * c.m_mv + c.h_prefetch_m
     return (
         moe_common(c, h, width, experts, top_k, tokens, pairs)
         + tokens * gate * up(experts, c.blen)
-        + pairs * (gate * up(2.0 * width, c.blen) + out * up(h, c.blen))
+        + pairs * (gate * up((matrices - 1.0) * width, c.blen) + out * up(h, c.blen))
     )
 
 

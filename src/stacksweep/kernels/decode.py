@@ -10,6 +10,7 @@ lines that enclose the stairs settle most steps at once; only between the two li
 import numpy as np
 
 from stacksweep.kernels._compile import kernel
+from stacksweep.kernels.rows import INDEX_JOINED
 
 BYTE_SCALE = 1024.0
 """Storage widths are multiples of 2^-10 byte, so that bytes times this are whole numbers."""
@@ -79,26 +80,49 @@ def kv_read_sum(elements, width, wave, first, last):
 
 
 @kernel
-def step_cycles(work, x):
-    """Cycles of one layer in a decode step that attends to `x` tokens (before the cap)."""
-    attended = min(x, work.kv_cap)
-    total = work.decode_base + work.per_mlen * np.ceil(attended / work.mlen)
+def attended(work, x):
+    """How many of `x` tokens a step attends to: those of the chunk that holds the last, up to the cap."""
+    if work.chunk > 0.0:
+        x -= np.floor((x - 1.0) / work.chunk) * work.chunk
+    return min(x, work.kv_cap)
+
+
+@kernel
+def core_cycles(work, tokens):
+    """Cycles of one layer in a decode step that attends to `tokens`, without an indexer."""
+    total = work.decode_base + work.per_mlen * np.ceil(tokens / work.mlen)
     if work.per_blen > 0.0:
-        total += work.per_blen * np.ceil(attended / work.blen)
-        total += work.per_vlen * np.ceil(attended / work.vlen)
-        total += work.per_vlen_and_sink * np.ceil((attended + 1.0) / work.vlen)
+        total += work.per_blen * np.ceil(tokens / work.blen)
+        total += work.per_vlen * np.ceil(tokens / work.vlen)
+        total += work.per_vlen_and_sink * np.ceil((tokens + 1.0) / work.vlen)
     return total
 
 
 @kernel
+def core_read(work, wave, tokens):
+    """Bytes of KV cache that one layer reads in a decode step that attends to `tokens`, without an indexer."""
+    return round_up(work.kv_elements * tokens * work.kv_width, wave)
+
+
+@kernel
+def step_cycles(work, x):
+    """Cycles of one layer in a decode step with `x` tokens in the cache."""
+    total = core_cycles(work, attended(work, x))
+    return total + work.per_index * x if work.index_policy == INDEX_JOINED else total
+
+
+@kernel
 def step_kv_read(work, wave, x):
-    """Bytes of KV cache that one layer reads in a decode step that attends to `x` tokens (before the cap)."""
-    return round_up(work.kv_elements * min(x, work.kv_cap) * work.kv_width, wave)
+    """Bytes of KV cache that one layer reads in a decode step with `x` tokens in the cache."""
+    nbytes = core_read(work, wave, attended(work, x))
+    if work.index_policy == INDEX_JOINED:
+        nbytes += round_up(work.index_elements * x * work.kv_width, wave)
+    return nbytes
 
 
 @kernel
 def cycles_sum(work, first, last):
-    """Cycles of one layer over the steps with x = first … last."""
+    """Cycles of one layer over the steps with x = first … last, all in the first chunk."""
     capped = min(last, work.kv_cap)
     total = 0.0
     if first <= capped:
@@ -109,21 +133,58 @@ def cycles_sum(work, first, last):
             total += work.per_vlen_and_sink * ceil_sum(first + 1.0, capped + 1.0, work.vlen)
     beyond = last - max(capped, first - 1.0)
     if beyond > 0.0:
-        total += step_cycles(work, last) * beyond
+        total += core_cycles(work, work.kv_cap) * beyond
+    if work.index_policy == INDEX_JOINED:
+        total += work.per_index * (last - first + 1.0) * (first + last) / 2.0
     return total
 
 
 @kernel
 def read_sum(work, wave, first, last):
-    """Bytes of KV cache that one layer reads over the steps with x = first … last."""
+    """Bytes of KV cache that one layer reads over the steps with x = first … last, all in the first chunk."""
     capped = min(last, work.kv_cap)
     total = 0.0
     if first <= capped:
         total += kv_read_sum(work.kv_elements, work.kv_width, wave, first, capped)
     beyond = last - max(capped, first - 1.0)
     if beyond > 0.0:
-        total += step_kv_read(work, wave, last) * beyond
+        total += core_read(work, wave, work.kv_cap) * beyond
+    if work.index_policy == INDEX_JOINED:
+        total += kv_read_sum(work.index_elements, work.kv_width, wave, first, last)
     return total
+
+
+@kernel
+def piece(chunk, first, last, number):
+    """
+    Cut x = first … last where chunks begin.
+
+    Returns how often steps are run through and their first and last place in a chunk, counted from 1: for `number` 0
+    the steps up to the end of the first chunk, for 1 those of a whole chunk, for 2 those in the last chunk.
+    """
+    start, stop = np.floor((first - 1.0) / chunk), np.floor((last - 1.0) / chunk)
+    low, high = first - start * chunk, last - stop * chunk
+    if start == stop:
+        return 1.0 if number == 0 else 0.0, low, high
+    if number == 0:
+        return 1.0, low, chunk
+    if number == 1:
+        return stop - start - 1.0, 1.0, chunk
+    return 1.0, 1.0, high
+
+
+@kernel
+def all_sums(work, wave, first, last):
+    """Cycles and bytes of KV cache of one layer over the steps with x = first … last, in any chunks."""
+    if work.chunk == 0.0:
+        return cycles_sum(work, first, last), read_sum(work, wave, first, last)
+    cycles = nbytes = 0.0
+    for number in range(3):
+        times, low, high = piece(work.chunk, first, last, number)
+        if times > 0.0:
+            cycles += times * cycles_sum(work, low, high)
+            nbytes += times * read_sum(work, wave, low, high)
+    return cycles, nbytes
 
 
 @kernel
@@ -168,7 +229,7 @@ def memory_bound(work, steps, wave, first, last, bytes_per_cycle, whole):
     """
     Count the steps with x = first … last in which memory takes longer than compute, and their cycles and KV bytes.
 
-    `steps` is the row of `rows.STEPS` of the kind, `bytes_per_cycle` what the memory moves in one
+    All steps are in the first chunk, and no indexer has joined them (`indexer.memory_bound`). `steps` is the row of `rows.STEPS` of the kind, `bytes_per_cycle` what the memory moves in one
     cycle; `whole` says that first … last are all the steps that `steps` has the sums of.
     """
     count = cycles = nbytes = 0.0

@@ -11,6 +11,7 @@ import numpy as np
 from stacksweep.kernels import cycles
 from stacksweep.kernels._compile import kernel
 from stacksweep.kernels.cycles import up
+from stacksweep.kernels.rows import ATTENTION_WITH_HEADS, NO_INDEX
 
 ISSUE_FACTOR = 2.0
 """Cycles of a decode step count this often: instructions issue at half the rate of prefill."""
@@ -23,13 +24,33 @@ def sequences(plan, load):
 
 
 @kernel
-def kv_heads_of_device(model, plan):
-    """KV heads on one device: split over tp, or one, replicated."""
-    return max(model.kv_heads / plan.tp, 1.0)
+def kv_heads_of_device(kind, plan):
+    """KV heads on one device: split over tp, or one, replicated; none where the kind has none."""
+    return max(kind.kv_heads / plan.tp, min(kind.kv_heads, 1.0))
 
 
 @kernel
-def attention_steps(model, chip, plan, load, sliding):
+def attention_weights(model, kind, plan):
+    """Elements of a device of the projections into a mixer, and of the one out of it."""
+    h = model.hidden_size
+    kv = kv_heads_of_device(kind, plan) * (kind.key_size + kind.cached_value_size)
+    return kind.replicated_weights + kind.sharded_weights / plan.tp + h * kv, kind.out_width / plan.tp * h
+
+
+@kernel
+def ffn_weights(model, kind, plan):
+    """Elements of a device of an FFN or a shared expert."""
+    return kind.ffn_matrices * model.hidden_size * up(kind.ffn_width, plan.tp)
+
+
+@kernel
+def expert_weights(model, kind, plan):
+    """Elements of a device of one routed expert."""
+    return kind.expert_matrices * model.expert_hidden * up(kind.expert_width, plan.moe_tp)
+
+
+@kernel
+def attention_steps(kind, chip, plan, load):
     """
     Cycles of attention in a decode step, without the issue factor.
 
@@ -37,55 +58,76 @@ def attention_steps(model, chip, plan, load, sliding):
     of `rows.WORK`.
     """
     b = sequences(plan, load)
-    heads = model.heads / plan.tp
-    if not sliding:
-        kv_heads = kv_heads_of_device(model, plan)
-        per_mlen = cycles.flash_decode_tile(chip, heads, kv_heads, model.head_dim) * kv_heads * b
+    heads = kind.heads / plan.tp
+    if kind.window == np.inf or kind.chunk > 0.0:
+        kv_heads = kv_heads_of_device(kind, plan)
+        per_mlen = cycles.flash_decode_tile(chip, heads, kv_heads, kind.value_size) * kv_heads * b
         return 0.0, 0.0, 0.0, 0.0, per_mlen
-    depth = up(model.head_dim, chip.blen)
+    depth = up(kind.value_size, chip.blen)
     base = b * heads * (4.0 + chip.h_prefetch_m) * (1.0 + depth)
     return base, b * heads * chip.m_mv, b * heads, b * cycles.softmax(chip), b * heads * depth * chip.m_mv
 
 
 @kernel
-def layer_work(model, chip, plan, load, sliding, moe, prefill_experts, decode_experts, out):
-    """Fill the row `out` of `rows.WORK` for one kind of layer."""
-    h, d = model.hidden_size, model.head_dim
+def attention_prefill(kind, chip, plan, load):
+    """Cycles of attention in prefill."""
+    b = sequences(plan, load)
+    s = up(load.input_seq_len, plan.cp)
+    heads = kind.heads / plan.tp
+    if kind.chunk > 0.0:
+        return cycles.chunked_prefill(chip, heads, kv_heads_of_device(kind, plan), kind.value_size, s, kind.chunk, b)
+    if kind.window < np.inf:
+        return cycles.sliding_prefill(chip, heads, kind.value_size, s, kind.window, b)
+    kv_heads = kv_heads_of_device(kind, plan)
+    return cycles.flash_prefill(chip, heads, kv_heads, kind.value_size, s, load.input_seq_len, b)
+
+
+@kernel
+def layer_work(model, kind, chip, plan, load, prefill_experts, decode_experts, out):
+    """Fill the row `out` of `rows.WORK` for one kind of layer; the cycles only if the chip has some for its mixer."""
+    h = model.hidden_size
     b = sequences(plan, load)
     s = up(load.input_seq_len, plan.cp)
     t = s * b
-    heads = model.heads / plan.tp
-    kv_heads = kv_heads_of_device(model, plan)
-    ffn = up(model.intermediate_size, plan.tp)
-    width = up(model.expert_width, plan.moe_tp)
+    second_residual = model.moe_composition
 
     # all is worked out before anything is stored: for all that the compiler knows a store changes what is read, and
     # divisions are repeated; activations spill once in each norm, projection and residual of the prefill
-    second_residual = model.moe_composition
     spill = cycles.spill(chip, h * t)
-    attention_spill = spill * (2.0 + 1.0 / plan.tp)
-    shared = cycles.rms(chip, h, t) + cycles.residual(chip, h, t)
-    projection = cycles.projection(chip, h, model.heads, model.kv_heads, d, t) / plan.tp
-    mlp = cycles.rms(chip, h, t) + spill + second_residual * (cycles.residual(chip, h, t) + spill)
-    if sliding:
-        attention = cycles.sliding_prefill(chip, heads, d, s, model.window, b)
-    else:
-        attention = cycles.flash_prefill(chip, heads, kv_heads, d, s, load.input_seq_len, b)
-    prefill_cycles = shared + attention_spill + projection + attention + mlp
-
-    base, per_blen, per_vlen, per_vlen_and_sink, per_mlen = attention_steps(model, chip, plan, load, sliding)
-    base += 2.0 * cycles.rms(chip, h, b) + (1.0 + second_residual) * cycles.residual(chip, h, b)
-    base += cycles.projection(chip, h, model.heads, model.kv_heads, d, b) / plan.tp
+    prefill_cycles = base = per_blen = per_vlen = per_vlen_and_sink = per_mlen = projection = 0.0
+    others = sites = 0.0
+    if kind.mixer == ATTENTION_WITH_HEADS:
+        keys, values = kind.kv_heads * kind.key_size, kind.kv_heads * kind.cached_value_size
+        prefill_cycles = cycles.rms(chip, h, t) + cycles.residual(chip, h, t) + spill * (2.0 + 1.0 / plan.tp)
+        prefill_cycles += cycles.projection(chip, h, kind.heads, kind.kv_heads, keys, values, kind.gate, t) / plan.tp
+        prefill_cycles += attention_prefill(kind, chip, plan, load)
+        base, per_blen, per_vlen, per_vlen_and_sink, per_mlen = attention_steps(kind, chip, plan, load)
+        others = cycles.rms(chip, h, b) + cycles.residual(chip, h, b)
+        projection = cycles.projection(chip, h, kind.heads, kind.kv_heads, keys, values, kind.gate, b) / plan.tp
+        sites = 3.0
+    if kind.ffn or kind.moe:
+        prefill_cycles += cycles.rms(chip, h, t) + spill + second_residual * (cycles.residual(chip, h, t) + spill)
+        others += cycles.rms(chip, h, b) + second_residual * cycles.residual(chip, h, b)
+        sites += 1.0 + second_residual
+    base += others
+    base += projection
 
     # weights: what a pass reads, and what the device holds
-    attention_weights = 2.0 * h * heads * d + 2.0 * h * kv_heads * d
-    if moe:
-        expert = 3.0 * h * width
-        router = h * model.experts
+    into, out_of = attention_weights(model, kind, plan)
+    weights = into + out_of
+    prefill_active = decode_active = held_experts = 0.0
+    if kind.ffn:
+        ffn = up(kind.ffn_width, plan.tp)
+        prefill_cycles += cycles.feed_forward(chip, h, ffn, kind.ffn_matrices, t)
+        base += cycles.feed_forward(chip, h, ffn, kind.ffn_matrices, b)
+        weights += ffn_weights(model, kind, plan)
+    if kind.moe:
+        width = up(kind.expert_width, plan.moe_tp)
         prefill_cycles += cycles.moe_prefill(
             chip,
             h,
             width,
+            kind.expert_matrices,
             model.experts,
             model.top_k,
             prefill_experts.tokens,
@@ -93,21 +135,26 @@ def layer_work(model, chip, plan, load, sliding, moe, prefill_experts, decode_ex
             prefill_experts.blocks,
         )
         base += cycles.moe_decode(
-            chip, h, width, model.experts, model.top_k, decode_experts.tokens, decode_experts.pairs
+            chip,
+            h,
+            width,
+            kind.expert_matrices,
+            model.experts,
+            model.top_k,
+            decode_experts.tokens,
+            decode_experts.pairs,
         )
-        prefill_mlp = router + prefill_experts.active * expert
-        decode_mlp = router + decode_experts.active * expert
-        held_mlp = router + model.experts / plan.moe_ep * expert
-    else:
-        prefill_cycles += cycles.feed_forward(chip, h, ffn, t)
-        base += cycles.feed_forward(chip, h, ffn, b)
-        prefill_mlp = decode_mlp = held_mlp = 3.0 * h * ffn
+        expert = expert_weights(model, kind, plan)
+        weights += kind.router_weights
+        prefill_active = prefill_experts.active * expert
+        decode_active = decode_experts.active * expert
+        held_experts = model.experts / plan.moe_ep * expert
 
-    kv_cap = model.window if sliding else np.inf
-    kv_elements = 2.0 * b * kv_heads * d
+    kv_elements = kv_heads_of_device(kind, plan) * (kind.key_size + kind.cached_value_size) + kind.replicated_cache
+    kept = b * (kv_elements + kind.index_cache)
+    kv_elements *= b
     rereads = up(s, chip.mlen)
-    held = min(up(load.input_seq_len + load.output_seq_len, plan.cp), kv_cap)
-    sites = 4.0 + second_residual
+    held = min(up(load.input_seq_len + load.output_seq_len, plan.cp), kind.window)
     prefill_spill = sites * max(0.0, h * t - chip.sram) * load.activation_bytes
 
     out.prefill_cycles = prefill_cycles
@@ -117,17 +164,19 @@ def layer_work(model, chip, plan, load, sliding, moe, prefill_experts, decode_ex
     out.per_vlen_and_sink = per_vlen_and_sink * ISSUE_FACTOR
     out.per_mlen = per_mlen * ISSUE_FACTOR
     out.blen, out.vlen, out.mlen = chip.blen, chip.vlen, chip.mlen
-    out.prefill_weights = (attention_weights + prefill_mlp) * load.weight_bytes
-    out.decode_weights = (attention_weights + decode_mlp) * load.weight_bytes
-    out.held_weights = (attention_weights + held_mlp) * load.weight_bytes
-    out.kv_cap = kv_cap
+    out.prefill_weights = (weights + prefill_active) * load.weight_bytes
+    out.decode_weights = (weights + decode_active) * load.weight_bytes
+    out.held_weights = (weights + held_experts) * load.weight_bytes
+    out.kv_cap = kind.attended
+    out.chunk = kind.chunk
     out.kv_elements = kv_elements
     out.kv_width = load.kv_read_bytes
-    out.prefill_kv_read = rereads * kv_elements * min(load.input_seq_len, kv_cap) * load.kv_read_bytes
-    out.prefill_kv_write = kv_elements * s * load.kv_write_bytes
-    out.decode_kv_write = kv_elements * (1.0 / plan.cp) * load.kv_write_bytes
-    out.held_kv = kv_elements * held * load.kv_write_bytes
+    out.prefill_kv_read = rereads * kv_elements * min(load.input_seq_len, kind.attended) * load.kv_read_bytes
+    out.prefill_kv_write = kept * s * load.kv_write_bytes
+    out.decode_kv_write = kept * (1.0 / plan.cp) * load.kv_write_bytes
+    out.held_kv = kept * held * load.kv_write_bytes + b * kind.state / plan.tp
     out.prefill_spill = prefill_spill
+    out.per_index, out.index_elements, out.index_policy = 0.0, b * kind.index_cache, NO_INDEX
 
 
 @kernel

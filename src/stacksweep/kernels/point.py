@@ -1,7 +1,7 @@
 """
 What a load asks of a device, as *items* that a machine prices.
 
-A pipeline stage is a number of items of each sort (`rows.ITEMS`): layers of each kind, the embedding, the LM head. An
+A pipeline stage is a number of items of each sort: layers of each kind, the embedding, the LM head. An
 item has cycles and bytes in prefill and in a decode step. Functions take records and numbers, not arrays: passing an
 array costs as much as the arithmetic here.
 """
@@ -39,7 +39,7 @@ def load_warnings(model, plan, load):
         bits |= validity.BATCH_NOT_MULTIPLE_OF_PP
     if plan.pp > 1.0 and up(model.layers, plan.pp) * (plan.pp - 1.0) >= model.layers:
         bits |= validity.EMPTY_STAGES
-    if plan.tp > model.kv_heads:
+    if plan.tp > model.least_kv_heads:
         bits |= validity.KV_HEADS_REPLICATED
     if model.heads * model.head_dim != model.hidden_size:
         bits |= validity.HEAD_DIM_MISMATCH
@@ -72,8 +72,7 @@ def layer_items(work, plan, load, wave, needs_decode, prefill, step, steps):
     if needs_decode:
         decode.enclose(work, steps)
         steps.fixed = weights + step.write
-        steps.cycles = decode.cycles_sum(work, first, last)
-        steps.kv_read = decode.read_sum(work, wave, first, last)
+        steps.cycles, steps.kv_read = decode.all_sums(work, wave, first, last)
 
 
 @kernel

@@ -2,38 +2,26 @@
 
 from stacksweep.kernels import decode, outputs
 from stacksweep.kernels._compile import kernel
+from stacksweep.kernels.comm import runs_of
 from stacksweep.kernels.point import attended_range, dram_energy, item_times
-from stacksweep.kernels.rows import (
-    COLLECTIVES,
-    EP_COMBINE,
-    EP_DISPATCH,
-    ITEMS,
-    KINDS,
-    MOE_TP_ALL_REDUCE,
-    TP_ALL_REDUCE,
-)
-from stacksweep.kernels.steps import bound_steps, missing_steps, step_times
+from stacksweep.kernels.rows import COLLECTIVES, FIRST_KIND
+from stacksweep.kernels.steps import all_bound_steps, missing_steps, nth_item, step_times
 
 
 @kernel
-def runs_of(collective, kind):
-    """How often a collective runs in a layer of a kind."""
-    moe = kind % 2 == 1
-    if collective == TP_ALL_REDUCE:
-        return 1.0 if moe else 2.0
-    if collective in (EP_DISPATCH, EP_COMBINE, MOE_TP_ALL_REDUCE):
-        return 1.0 if moe else 0.0
-    return 1.0
+def comm_details(counts, kinds, first_kind, comm, passes, values, output):
+    """
+    Report what a stage communicates in `passes` passes: all seconds, then those of each collective.
 
-
-@kernel
-def comm_details(counts, comm, passes, values, output):
-    """Report what a stage communicates in `passes` passes: all seconds, then those of each collective."""
+    `kinds` from `first_kind` on are the kinds of layer that `counts` counts.
+    """
     all_seconds = 0.0
     for collective in range(len(COLLECTIVES)):
         seconds = 0.0
-        for kind in range(KINDS):
-            seconds += counts[kind] * runs_of(collective, kind) * comm[collective, 0] * passes
+        for item in range(FIRST_KIND, counts.size - 1):
+            if counts[item] > 0.0:
+                runs = runs_of(collective, kinds[first_kind + item - FIRST_KIND])
+                seconds += counts[item] * runs * comm[collective, 0] * passes
         values[output + outputs.COLLECTIVE_TIMES + collective] = seconds
         all_seconds += seconds
     values[output + outputs.COMM_TIME] = all_seconds
@@ -51,14 +39,15 @@ def store(values, output, compute_time, memory_time, bound_time, read, write, ma
 
 
 @kernel
-def pass_details(items, counts, machine, comm, values, output):
+def pass_details(items, counts, kinds, first_kind, machine, comm, values, output):
     """
     Report one pass through a stage.
 
     Fills `values[output:]` in the order of `outputs.DETAILS`. `counts[item]` are the items of the stage.
     """
     compute_time = memory_time = bound_time = read = write = 0.0
-    for item in range(ITEMS):
+    for place in range(counts.size - 1):
+        item = nth_item(place, counts.size - 1)
         if counts[item] > 0.0:
             compute, memory, seconds = item_times(items[item], machine)
             compute_time += counts[item] * compute
@@ -68,7 +57,7 @@ def pass_details(items, counts, machine, comm, values, output):
             read += counts[item] * items[item].read
             write += counts[item] * items[item].write
     store(values, output, compute_time, memory_time, bound_time, read, write, machine)
-    comm_details(counts, comm, 1.0, values, output)
+    comm_details(counts, kinds, first_kind, comm, 1.0, values, output)
 
 
 @kernel
@@ -80,7 +69,7 @@ def layer_totals(work, steps, plan, load, machine):
     """
     first, last = attended_range(plan, load)
     cycles, kv_read = steps.cycles, steps.kv_read
-    bound, bound_cycles, bound_kv = bound_steps(work, steps, machine, first, last, True)
+    bound, bound_cycles, bound_kv = all_bound_steps(work, steps, machine, first, last)
     if plan.cp > 1.0:
         cycles, kv_read = plan.cp * cycles, plan.cp * kv_read
         bound, bound_cycles, bound_kv = plan.cp * bound, plan.cp * bound_cycles, plan.cp * bound_kv
@@ -101,15 +90,16 @@ def layer_totals(work, steps, plan, load, machine):
 
 
 @kernel
-def decode_details(works, steps, items, counts, plan, load, machine, comm, values):
+def decode_details(works, steps, items, counts, kinds, first_kind, plan, load, machine, comm, values):
     """Report all decode steps of a stage, as `pass_details` does for one."""
     compute_time = memory_time = bound_time = read = write = 0.0
     tokens = load.output_seq_len
-    for item in range(ITEMS):
+    for place in range(counts.size - 1):
+        item = nth_item(place, counts.size - 1)
         if counts[item] == 0.0:
             continue
         item_write = items[item].write * tokens
-        if item < KINDS:
+        if item >= FIRST_KIND:
             fixed = steps[item].fixed
             item_cycles, kv_read, bound, bound_cycles, bound_kv = layer_totals(
                 works[item], steps[item], plan, load, machine
@@ -130,7 +120,7 @@ def decode_details(works, steps, items, counts, plan, load, machine, comm, value
         read += counts[item] * item_read
         write += counts[item] * item_write
     store(values, outputs.DECODE, compute_time, memory_time, bound_time, read, write, machine)
-    comm_details(counts, comm, tokens, values, outputs.DECODE)
+    comm_details(counts, kinds, first_kind, comm, tokens, values, outputs.DECODE)
 
 
 @kernel
@@ -140,10 +130,11 @@ def decode_dram_energy(works, steps, items, counts, plan, load, machine):
     first, last = attended_range(plan, load)
     at_first, at_last = missing_steps(plan, load)
     tokens = load.output_seq_len
-    for item in range(ITEMS):
+    for place in range(counts.size - 1):
+        item = nth_item(place, counts.size - 1)
         if counts[item] > 0.0:
             write += counts[item] * items[item].write * tokens
-            if item < KINDS:
+            if item >= FIRST_KIND:
                 kv_read = plan.cp * steps[item].kv_read
                 if plan.cp > 1.0:
                     kv_read -= at_first * decode.step_kv_read(works[item], machine.wave, first)

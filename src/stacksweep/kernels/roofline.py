@@ -2,17 +2,36 @@
 Work and time of roofline chips: FLOP and bytes of each operation against the peaks of the chip and its memory.
 
 A layer, the embedding or the LM head is an item like those of other chips (`point`), and so are its rows: what is
-filled here are seconds of compute at full clock instead of cycles, and bytes. Of all operations only the attention of
-a decode step depends on the attended tokens; it is the part of a row that varies, all others are its base.
+filled here are seconds of compute at full clock instead of cycles, and bytes. Of all operations only attention and its
+indexer depend on the tokens in the cache in a decode step; they are the part of a row that varies, all others its base.
 """
+
+import numpy as np
 
 from stacksweep.kernels import decode
 from stacksweep.kernels._compile import kernel
 from stacksweep.kernels.cycles import up
 from stacksweep.kernels.decode import round_up
-from stacksweep.kernels.layers import kv_heads_of_device, sequences
+from stacksweep.kernels.layers import attention_weights, expert_weights, ffn_weights, kv_heads_of_device, sequences
 from stacksweep.kernels.point import attended_range
-from stacksweep.kernels.rows import ATTENTION, EMBED, EXPERT, FFN, LM_HEAD, OPERATIONS, OUT, QKV, ROUTER
+from stacksweep.kernels.rows import (
+    ATTENTION,
+    EMBED,
+    EXPERT,
+    FFN,
+    INDEX,
+    INDEX_APART,
+    INDEX_JOINED,
+    LM_HEAD,
+    NO_MIXER,
+    OPERATIONS,
+    OUT,
+    QKV,
+    QUERY_TILE,
+    ROUTER,
+    SCAN,
+    STATE_TILE,
+)
 
 
 @kernel
@@ -41,14 +60,17 @@ def product(rows, weights, inputs, outputs, load, prefill, one):
 
 
 @kernel
-def causal_pairs(tokens, window):
-    """Pairs of a token and one that it attends to in a prompt: itself and those before it, `window` at the most."""
-    full = min(tokens, window)
+def causal_pairs(tokens, most, chunk):
+    """Pairs of a token and one that it attends to in a prompt: itself and those before it, `most` or of its chunk."""
+    if chunk > 0.0:
+        rest = tokens % chunk
+        return (tokens - rest) * (chunk + 1.0) / 2.0 + rest * (rest + 1.0) / 2.0
+    full = min(tokens, most)
     return full * (full + 1.0) / 2.0 + (tokens - full) * full
 
 
 @kernel
-def layer_operations(model, plan, load, moe, experts, prefill, work, operations):
+def layer_operations(model, kind, plan, load, experts, prefill, work, operations):
     """
     Fill the operations of one kind of layer in one phase; `work` is its row of `layers.layer_work`.
 
@@ -58,35 +80,78 @@ def layer_operations(model, plan, load, moe, experts, prefill, work, operations)
     h = model.hidden_size
     b = sequences(plan, load)
     t = b * up(load.input_seq_len, plan.cp) if prefill else b
-    queries = model.heads / plan.tp * model.head_dim
-    cached = kv_heads_of_device(model, plan) * model.head_dim
-    projected = queries + 2.0 * cached
-    product(t, h * projected, t * h, t * projected, load, prefill, operations[QKV])
-    product(t, queries * h, t * queries, t * h, load, prefill, operations[OUT])
-
-    attention = operations[ATTENTION]
-    per_pair = 4.0 * queries / (load.cache_peak * load.compute_efficiency)
-    if prefill:
-        attention.seconds = per_pair * b * causal_pairs(load.input_seq_len, work.kv_cap) / plan.cp
-        attention.cache_read, attention.cache_write = work.prefill_kv_read, work.prefill_kv_write
-    else:
-        first, _ = attended_range(plan, load)
-        work.per_mlen, work.mlen = per_pair * b, 1.0
-        work.per_blen = work.per_vlen = work.per_vlen_and_sink = 0.0
-        attention.seconds = work.per_mlen * min(first, work.kv_cap)
-        attention.cache_read = work.kv_elements * min(first, work.kv_cap) * work.kv_width
-        attention.cache_write = work.decode_kv_write
-    move_rows(t * projected, t * queries, load, prefill, attention)
-
-    if moe:
-        expert = 3.0 * h * up(model.expert_width, plan.moe_tp)
-        n, pairs = experts.tokens, experts.pairs
-        product(n, h * model.experts, n * h, n * model.experts, load, prefill, operations[ROUTER])
-        product(pairs, expert, pairs * h, pairs * h, load, prefill, operations[EXPERT])
+    if kind.mixer != NO_MIXER:
+        mixer_operations(model, kind, plan, load, b, t, prefill, operations)
+        if kind.scan > 0.0:
+            scan_operation(kind, plan, load, b, t, prefill, operations[SCAN])
+    attention_operations(kind, plan, load, b, prefill, work, operations)
+    if kind.ffn:
+        product(t, ffn_weights(model, kind, plan), t * h, t * h, load, prefill, operations[FFN])
+    if kind.moe:
+        n, pairs, width = experts.tokens, experts.pairs, model.expert_hidden
+        inputs, outputs = h, model.experts
+        if width != h:
+            # rows are projected into the width of the experts, and back
+            inputs, outputs = h + width, model.experts + width + h
+        product(n, kind.router_weights, n * inputs, n * outputs, load, prefill, operations[ROUTER])
+        expert = expert_weights(model, kind, plan)
+        product(pairs, expert, pairs * width, pairs * width, load, prefill, operations[EXPERT])
         operations[EXPERT].weights *= experts.active
-    else:
-        ffn = 3.0 * h * up(model.intermediate_size, plan.tp)
-        product(t, ffn, t * h, t * h, load, prefill, operations[FFN])
+
+
+@kernel
+def projected_rows(kind, plan):
+    """Elements of a token that a mixer takes on a device, without those of an indexer."""
+    kv = kv_heads_of_device(kind, plan) * (kind.key_size + kind.cached_value_size)
+    return kind.sharded_rows / plan.tp + kind.replicated_rows + kv
+
+
+@kernel
+def mixer_operations(model, kind, plan, load, b, t, prefill, operations):
+    """Fill the projections into a mixer and out of it, and the rows that it takes and gives."""
+    h = model.hidden_size
+    into, out_of = attention_weights(model, kind, plan)
+    projected, mixed = projected_rows(kind, plan), kind.out_width / plan.tp
+    product(t, into, t * h, t * (projected + kind.index_rows), load, prefill, operations[QKV])
+    product(t, out_of, t * mixed, t * h, load, prefill, operations[OUT])
+    core = operations[SCAN] if kind.scan > 0.0 else operations[ATTENTION]
+    move_rows(t * projected, t * mixed, load, prefill, core)
+    if kind.index_pair > 0.0:
+        move_rows(t * kind.index_rows, 0.0, load, prefill, operations[INDEX])
+
+
+@kernel
+def scan_operation(kind, plan, load, b, t, prefill, scan):
+    """Fill the scan of a recurrent mixer, whose state is read and written once for some tokens."""
+    scan.seconds = t * kind.scan / plan.tp / (load.row_peak * load.compute_efficiency)
+    times = up(load.input_seq_len, STATE_TILE) if prefill else 1.0
+    scan.cache_read = scan.cache_write = times * b * kind.state / plan.tp
+
+
+@kernel
+def attention_operations(kind, plan, load, b, prefill, work, operations):
+    """Fill attention and its indexer: pairs of tokens, and the cache; nothing where no token is attended to."""
+    attention, index = operations[ATTENTION], operations[INDEX]
+    peak = load.cache_peak * load.compute_efficiency
+    if prefill:
+        pairs = causal_pairs(load.input_seq_len, kind.attended, kind.chunk)
+        attention.seconds = kind.prefill_pair / plan.tp / peak * b * pairs / plan.cp
+        attention.cache_read, attention.cache_write = work.prefill_kv_read, work.prefill_kv_write
+        if kind.index_pair > 0.0:
+            index.seconds = kind.index_pair / peak * b * causal_pairs(load.input_seq_len, np.inf, 0.0)
+            index.cache_read = up(load.input_seq_len, QUERY_TILE) * work.index_elements * load.input_seq_len
+            index.cache_read *= load.kv_read_bytes
+        return
+    first, _ = attended_range(plan, load)
+    work.per_mlen, work.mlen = kind.decode_pair / plan.tp / peak * b, 1.0
+    work.per_blen = work.per_vlen = work.per_vlen_and_sink = 0.0
+    work.per_index = kind.index_pair / peak * b
+    tokens = decode.attended(work, first)
+    attention.seconds = work.per_mlen * tokens
+    attention.cache_read = work.kv_elements * tokens * work.kv_width
+    attention.cache_write = work.decode_kv_write
+    index.seconds = work.per_index * first
+    index.cache_read = work.index_elements * first * work.kv_width
 
 
 @kernel
@@ -149,16 +214,16 @@ def operation_times(one, device):
 
 
 @kernel
-def base(operations, device, overhead, without):
+def base(operations, device, overhead, constant):
     """
-    Compute work and bytes of the operations of an item together, all but number `without`.
+    Compute work and bytes of the operations of an item together; `constant` leaves attention and its indexer out.
 
     Under "op-roofline" both stand for the same seconds: those of the operations, each the larger of its two. An
     overhead is added to both, so that it is added to the larger; or to one where their sum counts.
     """
     work = nbytes = seconds = 0.0
     for number in range(len(OPERATIONS)):
-        if number != without:
+        if not constant or (number != ATTENTION and number != INDEX):
             one = operations[number]
             work += one.seconds
             nbytes += one.read + one.write
@@ -174,7 +239,7 @@ def base(operations, device, overhead, without):
 @kernel
 def item_row(operations, device, overhead, comm, item):
     """Fill a row of `rows.ITEM` that takes as long as the operations, an overhead and collectives."""
-    item.cycles, item.read = base(operations, device, overhead, -1)
+    item.cycles, item.read = base(operations, device, overhead, False)
     item.write = 0.0
     # the overhead comes after what hides behind collectives
     item.comm = comm + overhead if device.comm_hidden else comm
@@ -184,8 +249,9 @@ def item_row(operations, device, overhead, comm, item):
 def step_rows(operations, plan, load, device, overhead, work, steps):
     """Fill the rows of `rows.WORK` and `rows.STEPS` that take as long as a layer in each decode step."""
     first, last = attended_range(plan, load)
-    work.decode_base, others = base(operations, device, overhead, ATTENTION)
+    work.decode_base, others = base(operations, device, overhead, True)
     steps.fixed = others + operations[ATTENTION].write
     steps.slope, steps.low, steps.high = work.per_mlen, work.decode_base, work.decode_base
-    steps.cycles = decode.cycles_sum(work, first, last)
-    steps.kv_read = decode.read_sum(work, device.wave, first, last)
+    if work.index_elements > 0.0:
+        work.index_policy = INDEX_APART if device.by_operation else INDEX_JOINED
+    steps.cycles, steps.kv_read = decode.all_sums(work, device.wave, first, last)

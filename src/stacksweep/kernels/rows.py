@@ -11,19 +11,61 @@ import numpy as np
 MODEL_FIELDS = (
     "hidden_size",
     "heads",
-    "kv_heads",
+    "least_kv_heads",
     "head_dim",
     "layers",
-    "intermediate_size",
-    "expert_width",
     "vocab_size",
     "experts",
     "top_k",
-    "window",
+    "expert_hidden",
     "tied",
     "moe_composition",
 )
-"""One model: sizes as whole numbers in float64; `window`, `experts` and `top_k` are 0 where there are none."""
+"""
+One model: sizes as whole numbers in float64; `experts` and `top_k` are 0 where there are none.
+
+`heads` and `head_dim` are those of the first attention with KV heads, `least_kv_heads` the fewest of any, infinite
+without; `expert_hidden` is the width of the rows that routed experts take.
+"""
+
+KIND_FIELDS = (
+    "heads",
+    "kv_heads",
+    "key_size",
+    "value_size",
+    "cached_value_size",
+    "gate",
+    "window",
+    "chunk",
+    "attended",
+    "replicated_cache",
+    "state",
+    "replicated_weights",
+    "sharded_weights",
+    "out_width",
+    "replicated_rows",
+    "sharded_rows",
+    "prefill_pair",
+    "decode_pair",
+    "scan",
+    "index_pair",
+    "index_cache",
+    "index_rows",
+    "ffn_width",
+    "ffn_matrices",
+    "expert_width",
+    "expert_matrices",
+    "router_weights",
+)
+"""
+One kind of layer of a model: sizes before sharding, see `tables.kind_row`.
+
+`window` is the tokens that the cache keeps at most, `attended` those that a token attends to at most, both 0 without
+attention and infinite without a limit; `chunk` is 0 where the reach is no chunk. Weights of the projections but that
+of the output, cache and rows of activations have a part that every tensor-parallel rank has whole and a sharded one;
+those of KV heads, which may be replicated, follow from their sizes. `…_pair` is FLOP of a query and a token, of all
+heads; `scan` FLOP of a token; `state` bytes of a sequence.
+"""
 
 INSTRUCTIONS = (
     "m_mm",
@@ -70,6 +112,7 @@ RATE_FIELDS = tuple(
 ROOFLINE_FIELDS = (
     "weight_peak",
     "cache_peak",
+    "row_peak",
     "compute_efficiency",
     "memory_efficiency",
     "operation_overhead",
@@ -77,10 +120,16 @@ ROOFLINE_FIELDS = (
     "pass_overhead",
     "activation_cache",
 )
-"""Of a roofline chip: FLOP/s of operations on weights and on the KV cache, shares, seconds, bytes; NaN of others."""
+"""
+Of a roofline chip: FLOP/s of operations on weights, on the KV cache and on activations alone, shares, seconds, bytes;
+NaN of others.
+"""
 
 QUERY_TILE = 128
 """Rows of queries for which a roofline chip reads the KV cache once in prefill."""
+
+STATE_TILE = 64
+"""Tokens for which a state is read and written once in prefill."""
 
 MEMORY_FIELDS = (
     "layers",
@@ -122,7 +171,11 @@ def _floats(*names: str) -> list[tuple[str, str]]:
     return [(name, "f8") for name in names]
 
 
-MODEL = np.dtype(_floats(*MODEL_FIELDS))
+MODEL = np.dtype([*_floats(*MODEL_FIELDS), ("first_kind", "i8")])
+NO_MIXER, ATTENTION_WITH_HEADS, OTHER_MIXER = range(3)
+"""What mixes tokens in a kind of layer: nothing, attention with KV heads, or what only roofline chips price."""
+
+KIND = np.dtype([*_floats(*KIND_FIELDS), ("mixer", "i8"), ("ffn", "?"), ("moe", "?")])
 CHIP = np.dtype([*_floats("mlen", "blen", "vlen", "hlen", "sram", "prefetch", *INSTRUCTIONS), ("roofline", "?")])
 PLAN = np.dtype(
     [
@@ -173,8 +226,8 @@ MACHINE = np.dtype(
     ]
 )
 
-KINDS = 4
-"""Kinds of layer: 0 full attention and dense FFN, 1 full and experts, 2 sliding and dense, 3 sliding and experts."""
+EMBEDDING, HEAD, FIRST_KIND = range(3)
+"""What a pipeline stage is made of: the embedding, the LM head, then from here on each kind of layer of its model."""
 
 WORK = np.dtype(
     _floats(
@@ -196,6 +249,10 @@ WORK = np.dtype(
         "kv_elements",
         "kv_width",
         "kv_cap",
+        "chunk",
+        "per_index",
+        "index_elements",
+        "index_policy",
         "held_weights",
         "held_kv",
     )
@@ -205,19 +262,18 @@ Work of one layer of a kind on one device: cycles, and bytes before rounding to 
 
 A decode step that attends to x tokens takes `decode_base` cycles, and `per_blen` for every BLEN tokens begun,
 `per_vlen` for every VLEN tokens begun, `per_vlen_and_sink` for every VLEN of x + 1 begun, `per_mlen` for every MLEN.
+Of x tokens at most `kv_cap` count; with a `chunk`, those of the last chunk begun. An indexer looks at all x tokens, each
+for `per_index` cycles and `index_elements` read; `index_policy` says what these join (`NO_INDEX` …).
 """
+
+NO_INDEX, INDEX_JOINED, INDEX_APART = range(3)
+"""No indexer; its time joins that of the layer; or it hides its own memory time and comes on top."""
 
 EXTRAS = np.dtype(_floats("embedding_cycles", "embedding_bytes", "head_cycles", "head_bytes"))
 """Work of the embedding and the LM head on one device; the bytes of the head are those of the embedding table."""
 
 EXPERTS = np.dtype(_floats("tokens", "pairs", "active", "blocks", "imbalance"))
 """Load of the busiest expert-parallel rank in one phase; see `experts.expert_load`."""
-
-ITEMS = KINDS + 2
-"""What a pipeline stage is made of: the kinds of layer, then the embedding, then the LM head."""
-
-EMBEDDING = KINDS
-HEAD = KINDS + 1
 
 ITEM = np.dtype(_floats("cycles", "read", "write", "comm"))
 """Cycles, bytes after rounding, and seconds of collectives of an item in one pass."""
@@ -228,10 +284,10 @@ All decode steps of a kind of layer: bytes of a step that do not depend on the a
 all steps, and the lines `low + slope * x` and `high + slope * x` that enclose the cycles of a step.
 """
 
-OPERATIONS = ("embedding", "qkv", "attention", "out", "ffn", "router", "experts", "lm_head")
+OPERATIONS = ("embedding", "qkv", "index", "attention", "scan", "out", "ffn", "router", "experts", "lm_head")
 """Operations of a roofline chip, in the order of their results."""
 
-EMBED, QKV, ATTENTION, OUT, FFN, ROUTER, EXPERT, LM_HEAD = range(len(OPERATIONS))
+EMBED, QKV, INDEX, ATTENTION, SCAN, OUT, FFN, ROUTER, EXPERT, LM_HEAD = range(len(OPERATIONS))
 
 OPERATION = np.dtype(
     _floats("seconds", "weights", "cache_read", "cache_write", "rows_read", "rows_write", "read", "write")
@@ -255,11 +311,8 @@ TP_ALL_REDUCE, CP_COMBINE, CP_GATHER, EP_DISPATCH, EP_COMBINE, MOE_TP_ALL_REDUCE
 TRANSFER = 6
 """The transfer between pipeline stages, numbered after the collectives."""
 
-DENSE_LAYER, MOE_LAYER = 7, 8
-"""All collectives of a layer with a dense FFN, and of one with routed experts."""
-
-COMM_SLOTS = 9
+COMM_SLOTS = 7
 """What is priced of the network for a load in a phase."""
 
-STAGE_INDEX = ITEMS
-"""Column of a stage row that holds its place in the pipeline."""
+STAGE_INDEX = -1
+"""Column of a stage row, after those of its items, that holds its place in the pipeline."""
