@@ -180,8 +180,8 @@ EXPERTS = {"num_experts": 8, "num_experts_per_tok": 2}
 )
 def test_layer_kinds(config: dict[str, Any], attention: str, mlp: str):
     kinds = model_of(BASE | config).kinds
-    assert "".join(kind[0][0] for kind in kinds) == attention
-    assert "".join("d" if kind[1] == "ffn" else "m" for kind in kinds) == mlp
+    assert "".join(kind.mixer.kind[0] for kind in kinds if kind.mixer) == attention
+    assert "".join("m" if kind.moe else "d" for kind in kinds) == mlp
 
 
 def test_text_model_of_a_multimodal_config():

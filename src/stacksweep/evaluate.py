@@ -179,7 +179,7 @@ def prepare(grid: Space, devices: Column) -> Problem:
     models, memories, routings = model.choices, memory.choices, routing.choices
 
     different = plans.different_plans(columns, devices)
-    table = plans.plan_rows(different, models, routings, plans.reasons(different, models, routings))
+    table = plans.plan_rows(different, models, routings, plans.reasons(different, models, routings, chip.choices))
     stages = plans.lay_stages(table, models)
     chip_table = tables.chip_rows(chip.choices)
     keys, counted = moe.counted_loads(columns, different, table, models, chip_table["blen"], routings)

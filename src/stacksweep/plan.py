@@ -13,7 +13,8 @@ from stacksweep.kernels import rows
 from stacksweep.kernels.validity import CODES, VALID
 from stacksweep.kinds import kinds_of
 from stacksweep.parameters import BY_NAME, PARALLEL, ParameterError
-from stacksweep.profiles import ModelSpec, load_chip, load_model, load_noc
+from stacksweep.pricing import unpriced
+from stacksweep.profiles import Chip, ModelSpec, load_chip, load_model, load_noc
 from stacksweep.profiles.layers import Attention
 from stacksweep.routing import Routing, load_routing
 from stacksweep.space import Space, build
@@ -130,15 +131,17 @@ def moe_scheme(plans: Plans, models: Sequence[ModelSpec]) -> tuple[Array, Array]
     return np.where(experts == 0.0, 1.0, tp), np.where(experts == 0.0, 1.0, ep)
 
 
-def reasons(plans: Plans, models: Sequence[ModelSpec], routings: Sequence[Routing]) -> Array:
+def reasons(
+    plans: Plans, models: Sequence[ModelSpec], routings: Sequence[Routing], chips: Sequence[Chip] = ()
+) -> Array:
     """
     Find the first reason why a plan cannot be, in the order of `validity.REASONS`, whatever the prompt.
 
     Parameters
     ----------
     plans : Plans
-    models, routings : sequence
-        What their row numbers stand for.
+    models, routings, chips : sequence
+        What their row numbers stand for; without chips it does not matter what they can price.
 
     Returns
     -------
@@ -176,6 +179,9 @@ def reasons(plans: Plans, models: Sequence[ModelSpec], routings: Sequence[Routin
         "ep_dense": (plans.ep > 1.0) & ~routed,
         "routing_trace": routed & misfit,
     }
+    if chips:
+        missing = np.array([[bool(unpriced(spec, chip)) for chip in chips] for spec in models])
+        cases["chip_layers"] = missing[plans.model, plans.chip]
     return np.select(list(cases.values()), [CODES[name] for name in cases], VALID)
 
 
@@ -257,11 +263,11 @@ def all_stages(model: ModelSpec, pp: int, kinds: int = 0) -> Array:
     -------
     array, (pp, items + 1)
     """
-    place = {layer: rows.FIRST_KIND + number for number, layer in enumerate(kinds_of(model))}
+    place = {layer: rows.FIRST_KIND + position for position, layer in enumerate(kinds_of(model))}
     stages = np.zeros((max(pp, 1), rows.FIRST_KIND + max(kinds, len(place)) + 1))
     per_stage = -(-model.num_hidden_layers // max(pp, 1))
-    for number, layer in enumerate(model.layers):
-        stages[number // per_stage, place[layer]] += 1
+    for position, layer in enumerate(model.layers):
+        stages[position // per_stage, place[layer]] += 1
     stages[0, rows.EMBEDDING] = 1
     stages[-1, rows.HEAD] = 1
     stages[:, rows.STAGE_INDEX] = np.arange(len(stages))

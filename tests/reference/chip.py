@@ -75,16 +75,20 @@ def rms(c: Chip, phase: str, h: int, s: int, b: int) -> int:
     return 10 * c.s_basic + vectors * 8 * b * c.v_basic
 
 
-def projection(c: Chip, phase: str, h: int, heads: int, kv_heads: int, d: int, s: int, b: int) -> int:
-    """Cycles of Q, K and V with their rotary embedding; s is 1 in decode."""
+def projection(
+    c: Chip, phase: str, h: int, heads: int, kv_heads: int, d: int, dv: int, gate: bool, s: int, b: int
+) -> int:
+    """Cycles of Q, K and V with their rotary embedding, and of a gate; s is 1 in decode, dv 0 if values are keys."""
     t = s * b if phase == "prefill" else b
     rows = ceil_div(t, c.blen)
-    width = kv_heads * d
-    cycles = rows * ceil_div(h, c.mlen) * ceil_div(h, c.blen) * c.m_mm
-    cycles += heads * ceil_div(t, c.vlen) * c.v_basic
-    cycles += 2 * rows * ceil_div(width, c.mlen) * ceil_div(width, c.blen) * c.m_mm
+    cycles = 0
+    for _ in range(2 if gate else 1):
+        cycles += rows * ceil_div(h, c.mlen) * ceil_div(h, c.blen) * c.m_mm
+        cycles += heads * ceil_div(t, c.vlen) * c.v_basic
+    for width in (kv_heads * d, kv_heads * dv):
+        cycles += rows * ceil_div(width, c.mlen) * ceil_div(width, c.blen) * c.m_mm
+        cycles += (b * s * width // (c.vlen * c.prefetch)) * c.h_store_v
     cycles += kv_heads * ceil_div(t, c.vlen) * c.v_basic
-    cycles += 2 * (b * s * width // (c.vlen * c.prefetch)) * c.h_store_v
     if phase == "prefill":
         cycles += spill(c, h, s, b)
     return cycles
@@ -107,6 +111,16 @@ def flash_attention(c: Chip, phase: str, heads: int, kv_heads: int, d: int, s: i
         values = ceil_div(d, c.blen) * c.m_mv * group
         output = (2 * c.v_basic + 1) * group
     return tiles * (scores + softmax + values + output)
+
+
+def chunked_attention(
+    c: Chip, phase: str, heads: int, kv_heads: int, d: int, s: int, kv: int, b: int, chunk: int
+) -> int:
+    """Full attention inside each chunk."""
+    if phase == "decode":
+        return flash_attention(c, phase, heads, kv_heads, d, s, (kv - 1) % chunk + 1, b)
+    chunks = [min(chunk, s - start) for start in range(0, s, chunk)]
+    return sum(flash_attention(c, phase, heads, kv_heads, d, own, own, b) for own in chunks)
 
 
 def sliding_window_attention(c: Chip, phase: str, heads: int, d: int, s: int, kv: int, b: int, w: int) -> int:
@@ -133,10 +147,10 @@ def residual(c: Chip, phase: str, h: int, s: int, b: int) -> int:
     return per_token * b
 
 
-def feed_forward(c: Chip, phase: str, h: int, i: int, s: int, b: int) -> int:
+def feed_forward(c: Chip, phase: str, h: int, i: int, s: int, b: int, matrices: int = 3) -> int:
     t = s * b if phase == "prefill" else b
     rows = ceil_div(t, c.blen)
-    up_and_gate = 2 * rows * ceil_div(h, c.mlen) * ceil_div(i, c.blen) * c.m_mm
+    up_and_gate = (matrices - 1) * rows * ceil_div(h, c.mlen) * ceil_div(i, c.blen) * c.m_mm
     activation = ceil_div(i, c.vlen) * 6 * c.v_basic * t
     down = rows * ceil_div(i, c.mlen) * ceil_div(h, c.blen) * c.m_mm
     return up_and_gate + activation + down
@@ -151,8 +165,9 @@ def lm_head(c: Chip, h: int, vocabulary: int, b: int) -> int:
 
 
 def moe(
-    c: Chip, phase: str, h: int, i: int, experts: int, k: int, tokens: int, pairs: int, counts: tuple[int, ...]
-) -> int:
+    c: Chip, phase: str, h: int, i: int, experts: int, k: int, tokens: int, pairs: int, counts: tuple[int, ...],
+    matrices: int = 3,
+) -> int:  # fmt: skip
     """Cycles of router and experts; ``counts`` are the tokens of each expert of the rank."""
     n = tokens
     cycles = n * ceil_div(h, c.vlen) * c.v_basic * 4
@@ -168,10 +183,10 @@ def moe(
         cycles += from_hidden * ceil_div(n, c.blen) * ceil_div(experts, c.blen)
         for count in counts:
             if count > 0:
-                cycles += from_hidden * ceil_div(count, c.blen) * ceil_div(2 * i, c.blen)
+                cycles += from_hidden * ceil_div(count, c.blen) * ceil_div((matrices - 1) * i, c.blen)
                 cycles += from_expert * ceil_div(count, c.blen) * ceil_div(h, c.blen)
     else:
         cycles += n * from_hidden * ceil_div(experts, c.blen)
-        cycles += pairs * from_hidden * ceil_div(2 * i, c.blen)
+        cycles += pairs * from_hidden * ceil_div((matrices - 1) * i, c.blen)
         cycles += pairs * from_expert * ceil_div(h, c.blen)
     return cycles

@@ -1,58 +1,120 @@
 """What a HuggingFace-style config says about a model, for configs that are known to be understood."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+
+@dataclass(frozen=True)
+class Mixer:
+    """What mixes tokens; sizes that a kind does not have are 0."""
+
+    kind: str
+    """full, sliding, chunked, latent, linear or mamba2"""
+    heads: int = 0
+    kv_heads: int = 0
+    key: int = 0
+    value: int = 0
+    window: int = 0
+    gate: bool = False
+    same_kv: bool = False
+    latent: int = 0
+    query_latent: int = 0
+    nope: int = 0
+    rope: int = 0
+    index_heads: int = 0
+    index_size: int = 0
+    index_top_k: int = 0
+    key_heads: int = 0
+    conv: int = 0
+    state_size: int = 0
+    groups: int = 0
+
+    @property
+    def has_kv_heads(self) -> bool:
+        return self.kind in ("full", "sliding", "chunked")
+
+
+@dataclass(frozen=True)
+class Layer:
+    mixer: Mixer | None
+    ffn: tuple[int, int] | None
+    """Width and matrices."""
+    moe: bool
 
 
 @dataclass(frozen=True)
 class Model:
     hidden: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    layers: int
-    ffn_width: int
     vocabulary: int
     tied: bool
     experts: int
     experts_per_token: int
     expert_width: int
-    window: int | None
-    kinds: tuple[tuple[str, str], ...]
-    """(attention, mlp) of every layer."""
+    expert_matrices: int
+    expert_hidden: int
+    kinds: tuple[Layer, ...]
+    """Every layer."""
     moe_composition: bool
 
     @property
-    def has_experts(self) -> bool:
-        return any(mlp == "moe" for _, mlp in self.kinds)
+    def layers(self) -> int:
+        return len(self.kinds)
 
     @property
-    def has_sliding(self) -> bool:
-        return any(attention == "sliding_attention" for attention, _ in self.kinds)
+    def mixers(self) -> tuple[Mixer, ...]:
+        """Different mixers, in the order of their first layers."""
+        return tuple(dict.fromkeys(layer.mixer for layer in self.kinds if layer.mixer))
+
+    @property
+    def has_experts(self) -> bool:
+        return any(layer.moe for layer in self.kinds)
+
+
+def described(text: dict[str, Any]) -> Model:
+    """A model given by its layers, each with `mixer` (fields of `Mixer`), `ffn` (width, matrices) and `moe`."""
+    layers = []
+    for layer in text["layers"]:
+        mixer, ffn = layer.get("mixer"), layer.get("ffn")
+        layers.append(Layer(Mixer(**mixer) if mixer else None, tuple(ffn) if ffn else None, layer.get("moe", False)))
+    windows = any(layer.mixer and layer.mixer.window for layer in layers)
+    return Model(
+        hidden=text["hidden"],
+        vocabulary=text["vocabulary"],
+        tied=text.get("tied", False),
+        experts=text.get("experts", 0),
+        experts_per_token=text.get("experts_per_token", 0),
+        expert_width=text.get("expert_width", 0),
+        expert_matrices=text.get("expert_matrices", 3),
+        expert_hidden=text.get("expert_hidden") or text["hidden"],
+        kinds=tuple(layers),
+        moe_composition=text.get("experts", 0) > 0 or windows,
+    )
 
 
 def model_of(config: dict[str, Any]) -> Model:
+    if "layers" in config:
+        return described(config)
     config = config.get("text_config", config)
-    layers = config["num_hidden_layers"]
     heads = config["num_attention_heads"]
     experts = max(config.get(key) or 0 for key in ("num_local_experts", "num_experts", "n_routed_experts"))
     experts = experts if experts > 1 else 0
-    kinds = tuple(zip(_attention_types(config), _mlp_types(config, experts), strict=True))
-    sliding = any(attention == "sliding_attention" for attention, _ in kinds)
+    types = list(zip(_attention_types(config), _mlp_types(config, experts), strict=True))
+    sliding = any(attention == "sliding_attention" for attention, _ in types)
+    size = config.get("head_dim") or config["hidden_size"] // heads
+    full = Mixer("full", heads, config.get("num_key_value_heads") or heads, size, size)
+    window = config.get("sliding_window") or 0
+    mixers = {"full_attention": full, "sliding_attention": replace(full, kind="sliding", window=window)}
+    ffn = (config["intermediate_size"], 3)
     return Model(
         hidden=config["hidden_size"],
-        heads=heads,
-        kv_heads=config.get("num_key_value_heads") or heads,
-        head_dim=config.get("head_dim") or config["hidden_size"] // heads,
-        layers=layers,
-        ffn_width=config["intermediate_size"],
         vocabulary=config["vocab_size"],
         tied=config.get("tie_word_embeddings", False),
         experts=experts,
         experts_per_token=(config.get("experts_per_token") or config["num_experts_per_tok"]) if experts else 0,
         expert_width=config.get("moe_intermediate_size") or config["intermediate_size"],
-        window=config.get("sliding_window"),
-        kinds=kinds,
+        expert_matrices=3,
+        expert_hidden=config["hidden_size"],
+        kinds=tuple(Layer(mixers[attention], None if mlp == "moe" else ffn, mlp == "moe") for attention, mlp in types),
         moe_composition=experts > 0 or sliding or config.get("model_type") == "gpt_oss",
     )
 

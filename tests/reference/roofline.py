@@ -3,10 +3,13 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from reference import shard
 from reference.chip import ceil_div
 from reference.memory import access_energy, rounded
+from reference.model import Layer, Mixer
 
 QUERY_TILE = 128
+STATE_TILE = 64
 OPERATIONS = ("embedding", "qkv", "index", "attention", "scan", "out", "ffn", "router", "experts", "lm_head")
 
 
@@ -41,46 +44,88 @@ class Operation:
     writes: dict[str, float] = field(default_factory=dict)
 
 
-def layer(x: Any, phase: str, attention: str, mlp: str, kv: int) -> list[Operation]:
+def layer(x: Any, phase: str, kind: Layer, kv: int) -> list[Operation]:
     """Operations of one layer on one device; `x` is a `system.Point`."""
-    m, b, h = x.model, x.sequences, x.model.hidden
-    t = b * x.query_len(phase)
-    queries, keys = x.heads * m.head_dim, x.kv_heads * m.head_dim
-    operations = [matmul(x, phase, "qkv", t, h, queries + 2 * keys), matmul(x, phase, "out", t, queries, h)]
-    attended = min(kv, m.window) if attention == "sliding_attention" else kv
+    m, h = x.model, x.model.hidden
+    t = x.sequences * x.query_len(phase)
+    operations = mixer(x, phase, kind.mixer, kv, t) if kind.mixer else []
+    if kind.ffn:
+        operations.append(matmul(x, phase, "ffn", t, shard.ffn_weights(x, kind), t * h, t * h))
+    if kind.moe:
+        load, width = x.loads[phase], m.expert_hidden
+        inputs, outputs = (h, m.experts) if width == h else (h + width, m.experts + width + h)
+        n, rows = load.tokens, load.pairs * width
+        operations.append(matmul(x, phase, "router", n, shard.router_weights(x), n * inputs, n * outputs))
+        expert = shard.expert_weights(x)
+        operations.append(matmul(x, phase, "experts", load.pairs, expert, rows, rows, copies=load.active))
+    return operations
+
+
+def mixer(x: Any, phase: str, one: Mixer, kv: int, t: int) -> list[Operation]:
+    """Projections, and what mixes the tokens between them."""
+    h, b, tp = x.model.hidden, x.sequences, x.plan.tp
+    heads = shard.heads(x, one)
+    into, out = shard.mixer_weights(x, one)
+    index_rows = 0
+    if one.kind == "latent":
+        projected = heads * (one.nope + one.rope) + heads * (one.nope + one.value) + one.rope
+        mixed, index_rows = heads * one.value, one.index_size * (one.index_heads + 1) if one.index_top_k else 0
+        if phase == "prefill":
+            per_pair = heads * ((one.nope + one.rope) + one.value)
+        else:
+            per_pair = heads * ((one.latent + one.rope) + one.latent)
+    elif one.kind == "linear":
+        key_width, mixed = one.key_heads * one.key / tp, one.heads * one.value / tp
+        projected = 2 * key_width + 2 * mixed + 2 * one.heads / tp
+    elif one.kind == "mamba2":
+        mixed = one.heads * one.value / tp
+        projected = 2 * mixed + 2 * one.groups * one.state_size / tp + one.heads / tp
+    else:
+        mixed = heads * one.value
+        projected = heads * one.key + (mixed if one.gate else 0) + shard.cache(x, one)[0]
+        per_pair = heads * (one.key + one.value)
+    operations = [
+        matmul(x, phase, "qkv", t, into, t * h, t * (projected + index_rows)),
+        matmul(x, phase, "out", t, out, t * mixed, t * h),
+    ]
+    reads, writes = activations(x, phase, t * projected, t * mixed)
+    if one.kind in ("linear", "mamba2"):
+        elements = one.heads * one.value * (one.key if one.kind == "linear" else one.state_size)
+        flop = t * elements * (8 if one.kind == "linear" else 6) / tp
+        times = ceil_div(x.input_seq_len, STATE_TILE) if phase == "prefill" else 1
+        moved = {"state": times * b * shard.state(x, one) * 4}
+        peak = x.chip.peak(x.precision["activation_bytes"])
+        return [*operations, Operation("scan", flop, peak, reads | moved, writes | moved)]
+
+    attended = shard.attended(one, kv)
     if phase == "prefill":
-        pairs = b * sum(min(row, attended) for row in range(1, x.input_seq_len + 1)) / x.plan.cp
+        pairs = b * sum(shard.attended(one, row) for row in range(1, x.input_seq_len + 1)) / x.plan.cp
         rereads, written = ceil_div(x.query_len(phase), QUERY_TILE), x.query_len(phase)
+        # of a prompt in chunks a tile reads a whole one
+        attended = min(kv, one.window) if one.kind == "chunked" else attended
     else:
         pairs, rereads, written = b * attended, 1, 1 / x.plan.cp
-    reads = {"kv_cache": rereads * 2 * b * keys * attended * x.precision["kv_read_bytes"]}
-    writes = {"kv_cache": 2 * b * keys * written * x.precision["kv_write_bytes"]}
-    reads_rows, writes_rows = activations(x, phase, t * (queries + 2 * keys), t * queries)
+    kept, index = shard.cache(x, one)
+    reads |= {"kv_cache": rereads * b * kept * attended * x.precision["kv_read_bytes"]}
+    writes |= {"kv_cache": b * (kept + index) * written * x.precision["kv_write_bytes"]}
     peak = x.chip.peak(x.precision["kv_read_bytes"], x.precision["activation_bytes"])
-    operations.append(Operation("attention", 4 * pairs * queries, peak, reads | reads_rows, writes | writes_rows))
-    if mlp == "ffn":
-        up = matmul(x, phase, "ffn", t, h, 3 * x.ffn_width, outputs=t * h)
-        return [*operations, up]
-    load = x.loads[phase]
-    expert = matmul(x, phase, "experts", load.pairs, h, 3 * x.expert_width, outputs=load.pairs * h, copies=load.active)
-    return [*operations, matmul(x, phase, "router", load.tokens, h, m.experts), expert]
+    operations.append(Operation("attention", 2 * pairs * per_pair, peak, reads, writes))
+    if index:
+        pairs = b * (x.input_seq_len * (x.input_seq_len + 1) // 2 if phase == "prefill" else kv)
+        reads, writes = activations(x, phase, t * index_rows, 0)
+        reads |= {"index_keys": rereads * b * index * kv * x.precision["kv_read_bytes"]}
+        operations.append(Operation("index", 2 * pairs * one.index_heads * index, peak, reads, writes))
+    return operations
 
 
 def matmul(
-    x: Any,
-    phase: str,
-    name: str,
-    rows: float,
-    width: int,
-    columns: int,
-    outputs: float | None = None,
-    copies: float = 1,
+    x: Any, phase: str, name: str, rows: float, elements: float, inputs: float, outputs: float, copies: float = 1
 ) -> Operation:
     """Rows times a matrix; of `copies` matrices each row meets one."""
-    reads_rows, writes_rows = activations(x, phase, rows * width, rows * columns if outputs is None else outputs)
-    reads = {"weights": copies * width * columns * x.precision["weight_bytes"]} | reads_rows
+    reads_rows, writes_rows = activations(x, phase, inputs, outputs)
+    reads = {"weights": copies * elements * x.precision["weight_bytes"]} | reads_rows
     peak = x.chip.peak(x.precision["weight_bytes"], x.precision["activation_bytes"])
-    return Operation(name, 2 * rows * width * columns, peak, reads, writes_rows)
+    return Operation(name, 2 * rows * elements, peak, reads, writes_rows)
 
 
 def activations(x: Any, phase: str, inputs: float, outputs: float) -> tuple[dict[str, float], dict[str, float]]:
@@ -91,7 +136,8 @@ def activations(x: Any, phase: str, inputs: float, outputs: float) -> tuple[dict
 
 
 def lm_head(x: Any, phase: str) -> Operation:
-    return matmul(x, phase, "lm_head", x.sequences, x.model.hidden, x.vocabulary)
+    b, h = x.sequences, x.model.hidden
+    return matmul(x, phase, "lm_head", b, h * x.vocabulary, b * h, b * x.vocabulary)
 
 
 def embedding(nbytes: float) -> Operation:

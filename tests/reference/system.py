@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from reference import chip as cycles_of
-from reference import roofline
+from reference import roofline, shard
 from reference.chip import Chip, ceil_div, chip_of
 from reference.memory import access_energy, memory_of, rounded
-from reference.model import Model, model_of
+from reference.model import Layer, Model, model_of
 from reference.moe import Load, Routing, Trace, busiest_rank, dispatch_bytes, trace_fits
 from reference.roofline import Roofline, roofline_of
 
@@ -156,13 +156,9 @@ class Point:
     """Sequences of a micro-batch, over all of its devices."""
     sequences: int
     """Sequences of a device."""
-    heads: int
-    kv_heads: int
-    ffn_width: int
     vocabulary: int
     dense_scheme: Sizes
     moe_scheme: Sizes
-    expert_width: int
     loads: dict[str, Load]
 
     def query_len(self, phase: str) -> int:
@@ -196,6 +192,8 @@ def evaluate(
     reason = invalid_reason(m, mem, p, batch_size, input_seq_len, routing, network)
     if reason is not None:
         return dict.fromkeys(RESULTS) | {"reason": reason}
+    if chip.get("kind") != "roofline" and (m.expert_hidden != m.hidden or not all(x.has_kv_heads for x in m.mixers)):
+        return dict.fromkeys(RESULTS) | {"reason": "chip_layers"}
     c = roofline_of(chip) if chip.get("kind") == "roofline" else chip_of(chip)
     x = prepare(
         m, c, precision, mem, p, batch_size, input_seq_len, output_seq_len, frequency_hz, overlap,
@@ -251,15 +249,17 @@ def invalid_reason(
     devices = 1 if network is None else network.devices
     if plan.devices != devices:
         return "world_size"
-    if m.heads % plan.tp != 0:
+    if any(mixer.heads % plan.tp != 0 for mixer in m.mixers):
         return "tp_heads"
-    if (m.kv_heads % plan.tp if plan.tp <= m.kv_heads else plan.tp % m.kv_heads) != 0:
-        return "tp_kv_heads"
+    for mixer in m.mixers:
+        few, many = sorted((plan.tp, mixer.kv_heads))
+        if mixer.has_kv_heads and many % few != 0:
+            return "tp_kv_heads"
     if plan.pp > m.layers:
         return "pp_layers"
     if plan.cp > input_seq_len:
         return "cp_prompt"
-    if plan.cp > 1 and (m.has_experts or m.has_sliding):
+    if plan.cp > 1 and (m.has_experts or not all(x.mixer and x.mixer.kind == "full" for x in m.kinds)):
         return "cp_model"
     if m.has_experts:
         ranks = plan.tp * plan.ep
@@ -323,13 +323,9 @@ def prepare(
         network=network,
         micro_batch=micro_batch,
         sequences=ceil_div(micro_batch, dense["dp"]),
-        heads=m.heads // plan.tp,
-        kv_heads=m.kv_heads // plan.tp if plan.tp <= m.kv_heads else 1,
-        ffn_width=ceil_div(m.ffn_width, plan.tp),
         vocabulary=ceil_div(m.vocabulary, plan.tp),
         dense_scheme=dense,
         moe_scheme=moe,
-        expert_width=ceil_div(m.expert_width, moe["tp"]),
         loads=loads,
     )
 
@@ -337,60 +333,61 @@ def prepare(
 # --- work of a layer -------------------------------------------------------------------------------------------------
 
 
-def layer_cycles(x: Point, phase: str, attention: str, mlp: str, kv: int) -> float:
+def layer_cycles(x: Point, phase: str, layer: Layer, kv: int) -> float:
     """Cycles of one layer on one device; every instruction is issued twice in decode."""
     m, c = x.model, x.chip
-    h, d, s, b = m.hidden, m.head_dim, x.query_len(phase), x.sequences
-    total: float = cycles_of.rms(c, phase, h, s, b)
-    total += cycles_of.projection(c, phase, h, m.heads, m.kv_heads, d, s, b) / x.plan.tp
-    if attention == "sliding_attention":
-        assert m.window is not None
-        total += cycles_of.sliding_window_attention(c, phase, x.heads, d, s, kv, b, m.window)
-    else:
-        total += cycles_of.flash_attention(c, phase, x.heads, x.kv_heads, d, s, kv, b)
-    total += cycles_of.residual(c, phase, h, s, b)
-
-    total += cycles_of.rms(c, phase, h, s, b)
-    if mlp == "moe":
-        load = x.loads[phase]
-        total += cycles_of.moe(
-            c, phase, h, x.expert_width, m.experts, m.experts_per_token, load.tokens, load.pairs, load.counts
+    h, s, b, mixer = m.hidden, x.query_len(phase), x.sequences, layer.mixer
+    total = 0.0
+    if mixer:
+        total += cycles_of.rms(c, phase, h, s, b)
+        values = 0 if mixer.same_kv else mixer.value
+        total += (
+            cycles_of.projection(c, phase, h, mixer.heads, mixer.kv_heads, mixer.key, values, mixer.gate, s, b)
+            / x.plan.tp
         )
-    else:
-        total += cycles_of.feed_forward(c, phase, h, x.ffn_width, s, b)
-    if m.moe_composition:
+        heads, kv_heads, d = shard.heads(x, mixer), shard.kv_heads(x, mixer), mixer.value
+        if mixer.kind == "sliding":
+            total += cycles_of.sliding_window_attention(c, phase, heads, d, s, kv, b, mixer.window)
+        elif mixer.kind == "chunked":
+            total += cycles_of.chunked_attention(c, phase, heads, kv_heads, d, s, kv, b, mixer.window)
+        else:
+            total += cycles_of.flash_attention(c, phase, heads, kv_heads, d, s, kv, b)
         total += cycles_of.residual(c, phase, h, s, b)
+    if layer.ffn or layer.moe:
+        total += cycles_of.rms(c, phase, h, s, b)
+        if m.moe_composition:
+            total += cycles_of.residual(c, phase, h, s, b)
+    if layer.ffn:
+        width, matrices = layer.ffn
+        total += cycles_of.feed_forward(c, phase, h, ceil_div(width, x.plan.tp), s, b, matrices)
+    if layer.moe:
+        load, width = x.loads[phase], ceil_div(m.expert_width, x.moe_scheme["tp"])
+        total += cycles_of.moe(
+            c, phase, h, width, m.experts, m.experts_per_token, load.tokens, load.pairs, load.counts, m.expert_matrices
+        )
     return total * 2 if phase == "decode" else total
 
 
-def weight_elements(x: Point, mlp: str, experts: int) -> int:
-    """Weight elements of one layer on one device, counting so many experts."""
-    m = x.model
-    attention = 2 * m.hidden * x.heads * m.head_dim + 2 * m.hidden * x.kv_heads * m.head_dim
-    if mlp == "moe":
-        return attention + m.hidden * m.experts + experts * 3 * m.hidden * x.expert_width
-    return attention + 3 * m.hidden * x.ffn_width
-
-
-def layer_streams(x: Point, phase: str, attention: str, mlp: str, kv: int) -> tuple[dict[str, float], dict[str, float]]:
+def layer_streams(x: Point, phase: str, layer: Layer, kv: int) -> tuple[dict[str, float], dict[str, float]]:
     """Named read and write streams of one layer on one device, in bytes before rounding."""
     m, bytes_of = x.model, x.precision
     s, b = x.query_len(phase), x.sequences
-    active = x.loads[phase].active if mlp == "moe" else 0
-    attended = kv
-    if attention == "sliding_attention":
-        assert m.window is not None
-        attended = min(kv, m.window)
+    active = x.loads[phase].active if layer.moe else 0
+    attended = shard.attended(layer.mixer, kv)
+    if phase == "prefill":
+        attended = shard.held(layer.mixer, kv)
     rereads = ceil_div(s, x.chip.mlen) if phase == "prefill" else 1
-    per_position = 2 * b * x.kv_heads * m.head_dim
+    per_position = b * sum(shard.cache(x, layer.mixer))
     written = s if phase == "prefill" else 1 / x.plan.cp
     reads = {
-        "weights": weight_elements(x, mlp, active) * bytes_of["weight_bytes"],
+        "weights": shard.weights(x, layer, active) * bytes_of["weight_bytes"],
         "kv_cache": rereads * per_position * attended * bytes_of["kv_read_bytes"],
     }
     writes = {"kv_cache": per_position * written * bytes_of["kv_write_bytes"]}
     if phase == "prefill":
-        sites = 3 + 1 + (1 if m.moe_composition else 0)
+        sites = 3 if layer.mixer else 0
+        if layer.ffn or layer.moe:
+            sites += 1 + (1 if m.moe_composition else 0)
         spilled = sites * max(0, m.hidden * b * s - x.chip.sram) * bytes_of["activation_bytes"]
         reads["activation_spill"] = spilled
         writes["activation_spill"] = spilled
@@ -415,12 +412,12 @@ def price(x: Point, cycles: float, reads: dict[str, float], writes: dict[str, fl
     )
 
 
-def price_layer(x: Point, phase: str, attention: str, mlp: str, kv: int, comm: dict[str, Cost]) -> Price:
+def price_layer(x: Point, phase: str, layer: Layer, kv: int, comm: dict[str, Cost]) -> Price:
     """One layer with its collectives."""
     if isinstance(x.chip, Roofline):
-        stage = Price(**roofline.price(x, roofline.layer(x, phase, attention, mlp, kv)))
+        stage = Price(**roofline.price(x, roofline.layer(x, phase, layer, kv)))
     else:
-        stage = price(x, layer_cycles(x, phase, attention, mlp, kv), *layer_streams(x, phase, attention, mlp, kv))
+        stage = price(x, layer_cycles(x, phase, layer, kv), *layer_streams(x, phase, layer, kv))
     communication = sum(seconds for seconds, _ in comm.values())
     total = max(stage.seconds, communication) if x.comm_overlap == "full" else stage.seconds + communication
     overhead = stage.overhead + (x.chip.layer_overhead if isinstance(x.chip, Roofline) else 0.0)
@@ -460,23 +457,26 @@ def activation_message(x: Point, phase: str) -> int:
     return int(x.sequences * x.query_len(phase) * x.model.hidden * x.precision["activation_bytes"])
 
 
-def layer_collectives(x: Point, phase: str, mlp: str) -> dict[str, Cost]:
+def layer_collectives(x: Point, phase: str, layer: Layer) -> dict[str, Cost]:
     """Cost of each collective of one layer; a group of one is free and not listed."""
     m, net, bytes_of = x.model, x.network, x.precision
     costs: dict[str, Cost] = {}
     if net is None:
         return costs
-    if x.plan.tp > 1:
+    runs = (layer.mixer is not None) + (layer.ffn is not None)
+    if x.plan.tp > 1 and runs:
         once = net.all_reduce(x.dense_scheme, "tp", activation_message(x, phase))
-        runs = 2 if mlp == "ffn" else 1
         costs["tp_all_reduce"] = (runs * once[0], None if once[1] is None else runs * once[1])
     if x.plan.cp > 1 and phase == "decode":
-        nbytes = int(x.sequences * x.heads * m.head_dim * bytes_of["activation_bytes"])
+        assert layer.mixer
+        combined = shard.heads(x, layer.mixer) * layer.mixer.value
+        nbytes = int(x.sequences * combined * bytes_of["activation_bytes"])
         costs["cp_attention_combine"] = net.all_reduce(x.dense_scheme, "cp", nbytes)
     if x.plan.cp > 1 and phase == "prefill":
-        nbytes = int(2 * x.sequences * x.input_seq_len * x.kv_heads * m.head_dim * bytes_of["kv_write_bytes"])
+        kept, _ = shard.cache(x, layer.mixer)
+        nbytes = int(x.sequences * x.input_seq_len * kept * bytes_of["kv_write_bytes"])
         costs["cp_kv_all_gather"] = net.all_gather(x.dense_scheme, "cp", nbytes)
-    if mlp == "moe":
+    if layer.moe:
         load = x.loads[phase]
         if x.moe_scheme["ep"] > 1:
             tokens = x.micro_batch * (x.input_seq_len if phase == "prefill" else 1)
@@ -488,12 +488,12 @@ def layer_collectives(x: Point, phase: str, mlp: str) -> dict[str, Cost]:
                 x.moe_scheme["ep"],
                 x.moe_scheme["dp"],
                 tokens,
-                int(m.hidden * bytes_of["activation_bytes"]),
+                int(m.expert_hidden * bytes_of["activation_bytes"]),
                 load.imbalance,
             )
             costs["ep_dispatch"] = costs["ep_combine"] = net.all_to_all(x.moe_scheme, "ep", slots)
         if x.moe_scheme["tp"] > 1:
-            nbytes = int(load.pairs * m.hidden * bytes_of["activation_bytes"])
+            nbytes = int(load.pairs * m.expert_hidden * bytes_of["activation_bytes"])
             costs["moe_tp_all_reduce"] = net.all_reduce(x.moe_scheme, "tp", nbytes)
     return costs
 
@@ -510,17 +510,16 @@ def noc_energy(x: Point) -> float | None:
     if x.network is not None and not x.network.has_energy:
         return None
     layers = 0.0
-    for mlp in ("ffn", "moe"):
-        count = sum(kind[1] == mlp for kind in x.model.kinds)
-        if count:
-            layers += count * sum(energy or 0.0 for _, energy in layer_collectives(x, "decode", mlp).values())
+    for layer in dict.fromkeys(x.model.kinds):
+        costs = layer_collectives(x, "decode", layer).values()
+        layers += x.model.kinds.count(layer) * sum(energy or 0.0 for _, energy in costs)
     return (layers / x.plan.pp + (transfer(x, "decode")[1] or 0.0)) / x.micro_batch
 
 
 # --- pipeline --------------------------------------------------------------------------------------------------------
 
 
-def stage_layers(x: Point, stage: int) -> tuple[tuple[str, str], ...]:
+def stage_layers(x: Point, stage: int) -> tuple[Layer, ...]:
     """Kinds of the layers that a pipeline stage holds."""
     per_stage = ceil_div(x.model.layers, x.plan.pp)
     return x.model.kinds[stage * per_stage : (stage + 1) * per_stage]
@@ -532,25 +531,25 @@ class Pipeline:
     def __init__(self, x: Point, phase: str) -> None:
         self.x, self.phase = x, phase
         self.transfer = transfer(x, phase)[0]
-        self.comm = {mlp: layer_collectives(x, phase, mlp) for mlp in sorted({mlp for _, mlp in x.model.kinds})}
+        self.comm = {layer: layer_collectives(x, phase, layer) for layer in dict.fromkeys(x.model.kinds)}
         self.extras = [price_extras(x, phase, stage) for stage in range(x.plan.pp)]
-        self.compositions: list[dict[tuple[str, str], int]] = []
+        self.compositions: list[dict[Layer, int]] = []
         for stage in range(x.plan.pp):
             layers = stage_layers(x, stage)
             self.compositions.append({kind: layers.count(kind) for kind in dict.fromkeys(layers)})
         holdings = list(zip(self.compositions, self.extras, strict=True))
         self.twins = [holdings.index(holding) for holding in holdings]
         """For each stage the first one that holds the same."""
-        self.layer_prices: dict[tuple[str, str, int], Price] = {}
+        self.layer_prices: dict[tuple[Layer, int], Price] = {}
 
-    def layer(self, kind: tuple[str, str], kv: int) -> Price:
-        attention, mlp = kind
-        if attention == "sliding_attention" and self.phase == "decode":
-            assert self.x.model.window is not None
-            kv = min(kv, self.x.model.window)
-        key = (attention, mlp, kv)
+    def layer(self, kind: Layer, kv: int) -> Price:
+        same = kv
+        if self.phase == "decode" and not (kind.mixer and kind.mixer.index_top_k):
+            # an indexer alone looks at tokens that are not attended to
+            same = shard.attended(kind.mixer, kv)
+        key = (kind, same)
         if key not in self.layer_prices:
-            self.layer_prices[key] = price_layer(self.x, self.phase, attention, mlp, kv, self.comm[mlp])
+            self.layer_prices[key] = price_layer(self.x, self.phase, kind, kv, self.comm[kind])
         return self.layer_prices[key]
 
     def stage(self, stage: int, kv: int) -> Price:
@@ -634,21 +633,17 @@ def footprint(x: Point) -> tuple[float, float]:
     m, last = x.model, x.plan.pp - 1
     best: tuple[float, float] | None = None
     held_experts = m.experts // x.moe_scheme["ep"] if m.has_experts else 0
+    tokens = ceil_div(x.input_seq_len + x.output_seq_len, x.plan.cp)
     for stage in range(x.plan.pp):
-        elements = sum(weight_elements(x, mlp, held_experts) for _, mlp in stage_layers(x, stage))
+        elements = sum(shard.weights(x, layer, held_experts) for layer in stage_layers(x, stage))
         vocabularies = (stage == 0) + (stage == last)
         if last == 0 and m.tied:
             vocabularies = 1
         elements += vocabularies * x.vocabulary * m.hidden
-        positions = 0
-        for attention, _ in stage_layers(x, stage):
-            held = ceil_div(x.input_seq_len + x.output_seq_len, x.plan.cp)
-            if attention == "sliding_attention":
-                assert m.window is not None
-                held = min(held, m.window)
-            positions += held
-        weights = elements * x.precision["weight_bytes"]
-        kv = 2 * x.sequences * positions * x.kv_heads * m.head_dim * x.precision["kv_write_bytes"]
+        weights, kv = elements * x.precision["weight_bytes"], 0.0
+        for layer in stage_layers(x, stage):
+            kept = sum(shard.cache(x, layer.mixer)) * shard.held(layer.mixer, tokens)
+            kv += x.sequences * (kept * x.precision["kv_write_bytes"] + 4 * shard.state(x, layer.mixer))
         if best is None or weights + kv > sum(best):
             best = (weights, kv)
     assert best is not None
@@ -657,14 +652,15 @@ def footprint(x: Point) -> tuple[float, float]:
 
 def warnings_of(x: Point, batch_size: int, footprint_bytes: float) -> set[str]:
     m, plan, mem = x.model, x.plan, x.memory
+    with_kv_heads = [mixer for mixer in m.mixers if mixer.has_kv_heads]
     conditions = {
         "idle_ranks": x.micro_batch < plan.dp * plan.ep,
         "batch_not_multiple_of_pp": batch_size % plan.pp != 0,
         "empty_stages": any(not stage_layers(x, stage) for stage in range(plan.pp)),
-        "kv_heads_replicated": plan.tp > m.kv_heads,
+        "kv_heads_replicated": any(plan.tp > mixer.kv_heads for mixer in with_kv_heads),
         "does_not_fit": mem["capacity"] is not None and footprint_bytes > mem["capacity"],
         "buffering_limited": mem["buffering_limited"],
         "clock_scaled": mem["clock_scale"] != 1,
-        "head_dim_mismatch": m.heads * m.head_dim != m.hidden,
+        "head_dim_mismatch": bool(with_kv_heads) and with_kv_heads[0].heads * with_kv_heads[0].key != m.hidden,
     }
     return {name for name, holds in conditions.items() if holds}

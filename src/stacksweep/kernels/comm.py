@@ -171,13 +171,18 @@ def runs_of(collective, kind):
 
 
 @kernel
-def layer_total(comm, kind, what):
-    """Seconds (`what` is 0) or pJ (1) of all collectives of a layer, by collective in `comm`."""
+def layer_total(comm, load, phase, kind, what):
+    """Seconds (`what` is 0) or pJ (1) of all collectives of a layer, those of a load in a phase in `comm`."""
     total = 0.0
     if kind.mixer != NO_MIXER:
-        total = comm[TP_ALL_REDUCE, what] + comm[CP_COMBINE, what] + comm[CP_GATHER, what]
+        total = (
+            comm[load, phase, TP_ALL_REDUCE, what]
+            + comm[load, phase, CP_COMBINE, what]
+            + comm[load, phase, CP_GATHER, what]
+        )
     if kind.ffn:
-        total += comm[TP_ALL_REDUCE, what]
+        total += comm[load, phase, TP_ALL_REDUCE, what]
     if kind.moe:
-        total = total + 2.0 * comm[EP_DISPATCH, what] + comm[MOE_TP_ALL_REDUCE, what]
+        total += 2.0 * comm[load, phase, EP_DISPATCH, what]
+        total += comm[load, phase, MOE_TP_ALL_REDUCE, what]
     return total

@@ -174,10 +174,8 @@ def piece(chunk, first, last, number):
 
 
 @kernel
-def all_sums(work, wave, first, last):
-    """Cycles and bytes of KV cache of one layer over the steps with x = first … last, in any chunks."""
-    if work.chunk == 0.0:
-        return cycles_sum(work, first, last), read_sum(work, wave, first, last)
+def chunked_sums(work, wave, first, last):
+    """Cycles and bytes of KV cache of one layer with chunks over the steps with x = first … last."""
     cycles = nbytes = 0.0
     for number in range(3):
         times, low, high = piece(work.chunk, first, last, number)
@@ -185,6 +183,14 @@ def all_sums(work, wave, first, last):
             cycles += times * cycles_sum(work, low, high)
             nbytes += times * read_sum(work, wave, low, high)
     return cycles, nbytes
+
+
+@kernel
+def all_sums(work, wave, first, last):
+    """Cycles and bytes of KV cache of one layer over the steps with x = first … last, in any chunks."""
+    if work.chunk > 0.0:
+        return chunked_sums(work, wave, first, last)
+    return cycles_sum(work, first, last), read_sum(work, wave, first, last)
 
 
 @kernel
@@ -201,16 +207,16 @@ def tread_end(work, x, last):
 @kernel
 def first_memory_bound(work, wave, budget, first, last):
     """First step of first … last whose KV read exceeds `budget` bytes, or last + 1."""
-    if step_kv_read(work, wave, last) <= budget:
+    if core_read(work, wave, min(last, work.kv_cap)) <= budget:
         return last + 1.0
-    if step_kv_read(work, wave, first) > budget:
+    if core_read(work, wave, min(first, work.kv_cap)) > budget:
         return first
     whole = budget if wave == 0.0 else np.floor(budget / wave) * wave
     x = min(max(np.floor(whole / (work.kv_elements * work.kv_width)) + 1.0, first), last)
     # the quotient can be off by one where it is rounded
-    while x > first and step_kv_read(work, wave, x - 1.0) > budget:
+    while x > first and core_read(work, wave, min(x - 1.0, work.kv_cap)) > budget:
         x -= 1.0
-    while step_kv_read(work, wave, x) <= budget:
+    while core_read(work, wave, min(x, work.kv_cap)) <= budget:
         x += 1.0
     return x
 
@@ -229,16 +235,17 @@ def memory_bound(work, steps, wave, first, last, bytes_per_cycle, whole):
     """
     Count the steps with x = first … last in which memory takes longer than compute, and their cycles and KV bytes.
 
-    All steps are in the first chunk, and no indexer has joined them (`indexer.memory_bound`). `steps` is the row of `rows.STEPS` of the kind, `bytes_per_cycle` what the memory moves in one
-    cycle; `whole` says that first … last are all the steps that `steps` has the sums of.
+    All steps are in the first chunk, and no indexer has joined them (`indexer.memory_bound`). `steps` is the row of
+    `rows.STEPS` of the kind, `bytes_per_cycle` what the memory moves in one cycle; `whole` says that first … last are
+    all the steps that `steps` has the sums of.
     """
     count = cycles = nbytes = 0.0
     fixed = steps.fixed
     capped = min(last, work.kv_cap)
     beyond = last - max(capped, first - 1.0)
     if beyond > 0.0:
-        at_cap = step_cycles(work, last)
-        read = step_kv_read(work, wave, last)
+        at_cap = core_cycles(work, min(last, work.kv_cap))
+        read = core_read(work, wave, min(last, work.kv_cap))
         if fixed + read > at_cap * bytes_per_cycle:
             count += beyond
             cycles += beyond * at_cap
@@ -274,7 +281,7 @@ def memory_bound(work, steps, wave, first, last, bytes_per_cycle, whole):
     x = start
     while x <= stop:
         end = tread_end(work, x, stop)
-        budget = step_cycles(work, x) * bytes_per_cycle - fixed
+        budget = core_cycles(work, min(x, work.kv_cap)) * bytes_per_cycle - fixed
         bound = first_memory_bound(work, wave, budget, x, end)
         if bound > x and opened > 0.0:
             count += x - opened

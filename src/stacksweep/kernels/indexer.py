@@ -19,9 +19,7 @@ def step_times(work, machine, x):
 
 @kernel
 def own_sum(work, machine, first, last):
-    """
-    Seconds of an indexer by itself over x = first … last: of compute, of memory, in all, and of those memory-bound.
-    """
+    """Seconds of an indexer alone over x = first … last: of compute, of memory, in all, and memory-bound."""
     tokens = (last - first + 1.0) * (first + last) / 2.0
     compute = work.per_index * tokens * machine.seconds_per_cycle
     per_token = work.per_index * machine.seconds_per_cycle

@@ -262,8 +262,8 @@ Work of one layer of a kind on one device: cycles, and bytes before rounding to 
 
 A decode step that attends to x tokens takes `decode_base` cycles, and `per_blen` for every BLEN tokens begun,
 `per_vlen` for every VLEN tokens begun, `per_vlen_and_sink` for every VLEN of x + 1 begun, `per_mlen` for every MLEN.
-Of x tokens at most `kv_cap` count; with a `chunk`, those of the last chunk begun. An indexer looks at all x tokens, each
-for `per_index` cycles and `index_elements` read; `index_policy` says what these join (`NO_INDEX` …).
+Of x tokens at most `kv_cap` count; with a `chunk`, those of the last chunk begun. An indexer looks at all x tokens,
+each for `per_index` cycles and `index_elements` read; `index_policy` says what these join (`NO_INDEX` …).
 """
 
 NO_INDEX, INDEX_JOINED, INDEX_APART = range(3)

@@ -71,10 +71,8 @@ def bound_steps(work, steps, machine, first, last, whole):
 
 
 @kernel
-def all_bound_steps(work, steps, machine, first, last):
-    """Count all memory-bound steps, first … last, in any chunks; their cycles and KV bytes."""
-    if work.chunk == 0.0:
-        return bound_steps(work, steps, machine, first, last, True)
+def chunked_bound_steps(work, steps, machine, first, last):
+    """Count the memory-bound steps of a layer with chunks among first … last; their cycles and KV bytes."""
     count = cycles = nbytes = 0.0
     for number in range(3):
         times, low, high = decode.piece(work.chunk, first, last, number)
@@ -84,6 +82,14 @@ def all_bound_steps(work, steps, machine, first, last):
             cycles += times * own_cycles
             nbytes += times * own_bytes
     return count, cycles, nbytes
+
+
+@kernel
+def all_bound_steps(work, steps, machine, first, last):
+    """Count all memory-bound steps, first … last, in any chunks; their cycles and KV bytes."""
+    if work.chunk > 0.0:
+        return chunked_bound_steps(work, steps, machine, first, last)
+    return bound_steps(work, steps, machine, first, last, True)
 
 
 @kernel
@@ -117,19 +123,6 @@ def first_above(work, steps, machine, comm, first, last):
 
 
 @kernel
-def layer_sum(work, steps, comm, machine, first, last, whole):
-    """Seconds of a layer over x = first … last with its collectives; `whole` if those are all steps."""
-    if work.chunk == 0.0:
-        return rising_sum(work, steps, comm, machine, first, last, whole)
-    total = 0.0
-    for number in range(3):
-        times, low, high = decode.piece(work.chunk, first, last, number)
-        if times > 0.0:
-            total += times * rising_sum(work, steps, comm, machine, low, high, False)
-    return total
-
-
-@kernel
 def rising_sum(work, steps, comm, machine, first, last, whole):
     """Seconds of a layer over x = first … last, all in the first chunk, with its collectives."""
     if not machine.comm_hidden or comm == 0.0:
@@ -140,6 +133,25 @@ def rising_sum(work, steps, comm, machine, first, last, whole):
     if above <= last:
         total += stage_sum(work, steps, machine, above, last, whole and above == first)
     return total
+
+
+@kernel
+def chunked_sum(work, steps, comm, machine, first, last):
+    """Seconds of a layer with chunks over x = first … last with its collectives."""
+    total = 0.0
+    for number in range(3):
+        times, low, high = decode.piece(work.chunk, first, last, number)
+        if times > 0.0:
+            total += times * rising_sum(work, steps, comm, machine, low, high, False)
+    return total
+
+
+@kernel
+def layer_sum(work, steps, comm, machine, first, last, whole):
+    """Seconds of a layer over x = first … last with its collectives; `whole` if those are all steps."""
+    if work.chunk > 0.0:
+        return chunked_sum(work, steps, comm, machine, first, last)
+    return rising_sum(work, steps, comm, machine, first, last, whole)
 
 
 @kernel

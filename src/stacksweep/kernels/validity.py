@@ -15,6 +15,7 @@ REASONS = {
     "connected_layers": "more layers are connected than the stack has",
     "thermal": "static power alone exceeds what the stack can cool: no clock is left",
     "routing_trace": "the routing trace does not fit the model or the load",
+    "chip_layers": "the chip has no cycles for layers of the model",
 }
 """Names and meanings of the reasons, in the order in which they are looked for; the code is the position."""
 
