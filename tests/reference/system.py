@@ -259,7 +259,8 @@ def invalid_reason(
         return "pp_layers"
     if plan.cp > input_seq_len:
         return "cp_prompt"
-    if plan.cp > 1 and (m.has_experts or not all(x.mixer and x.mixer.kind == "full" for x in m.kinds)):
+    alike = len(m.mixers) == 1 and all(layer.mixer and layer.mixer.kind == "full" for layer in m.kinds)
+    if plan.cp > 1 and (m.has_experts or not alike):
         return "cp_model"
     if m.has_experts:
         ranks = plan.tp * plan.ep
