@@ -67,9 +67,7 @@ def memory_bound(work, steps, wave, first, last, bytes_per_cycle):
             continue
         at_low, at_high = slack(work, steps, bytes_per_cycle, low), slack(work, steps, bytes_per_cycle, high)
         start, stop = low, high
-        if min(at_low, at_high) >= 2.0 * wave:
-            start, stop = high + 1.0, high
-        elif max(at_low, at_high) < 0.0:
+        if min(at_low, at_high) >= 2.0 * wave or max(at_low, at_high) < 0.0:
             start, stop = high + 1.0, high
         elif at_low != at_high:
             per_step = (at_high - at_low) / (high - low)
