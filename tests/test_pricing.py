@@ -1,10 +1,12 @@
-"""Models that no chip can price are refused before anything is priced."""
+"""Which models a chip can price, and what is said of the others."""
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import stacksweep as ss
+from stacksweep.kernels.validity import REASONS
 
 SMALL: dict[str, Any] = {
     "name": "small",
@@ -16,15 +18,13 @@ SMALL: dict[str, Any] = {
     "intermediate_size": 200,
     "vocab_size": 1000,
 }
-NOT_YET = "model: got {!r}, which has what is not priced yet: {}"
-BESIDE = "an FFN or a shared expert beside routed experts"
 
 
-def refusal(model: Any) -> str:
+def refusal(**given: Any) -> str:
     messages = []
     for call in (ss.sweep, ss.estimate):
         with pytest.raises(ss.ParameterError) as caught:
-            call(model=model, memory="h100_sxm")
+            call(memory="h100_sxm", **given)
         messages.append(str(caught.value))
     assert messages[0] == messages[1]
     return messages[0]
@@ -41,43 +41,46 @@ def refusal(model: Any) -> str:
         ("nemotron-3-nano-30b-a3b", "mamba2"),
     ],
 )
-def test_mixers_that_no_chip_prices(name: str, mixers: str) -> None:
-    assert refusal(name) == f"model: got {name!r}, and chip 'plena' cannot price {mixers}"
+def test_mixers_without_cycles(name: str, mixers: str) -> None:
+    expected = f"model: got {name!r}, and chip 'plena' cannot price {mixers}; give a roofline chip"
+    assert refusal(model=name) == expected
+    assert bool(ss.sweep(model=name, chip="h100_sxm", memory="h100_sxm").valid)
 
 
 @pytest.mark.parametrize(
-    ("name", "parts"),
-    [
-        ("llama-4-scout", f"chunked attention, {BESIDE}"),
-        ("llama-4-maverick", f"chunked attention, {BESIDE}"),
-        ("gemma-4-31b", "keys that serve as values, attention layers with different heads"),
-        ("mimo-v2-flash", "values of another size than the keys, attention layers with different heads"),
-        ("step-3.7-flash", BESIDE),
-    ],
+    "name", ["llama-4-scout", "llama-4-maverick", "gemma-4-31b", "mimo-v2-flash", "step-3.7-flash", "minimax-m2.5"]
 )
-def test_layers_that_are_not_priced_yet(name: str, parts: str) -> None:
-    assert refusal(name) == NOT_YET.format(name, parts)
+def test_models_that_every_chip_prices(name: str) -> None:
+    assert ss.sweep(model=name, chip=["plena", "h100_sxm"], memory="h100_sxm").valid.values.all()
 
 
-def test_the_first_model_that_cannot_be_priced_is_named() -> None:
-    with pytest.raises(ss.ParameterError) as caught:
-        ss.sweep(model=["llama-3.2-1b", "step-3.7-flash", "deepseek-v3"], memory="h100_sxm")
-    assert str(caught.value) == NOT_YET.format("step-3.7-flash", BESIDE)
-
-
-def test_odd_layers_of_a_family_that_also_has_plain_ones() -> None:
-    linear = {f"linear_{key}": 4 for key in ("num_key_heads", "num_value_heads", "key_head_dim", "value_head_dim")}
-    gated = {**SMALL, **linear, "model_type": "qwen3_5_text", "linear_conv_kernel_dim": 4}
-    gated["layer_types"] = ["full_attention"] * 2
-    assert refusal(gated) == NOT_YET.format("small", "an output gate of the attention")
-    assert bool(ss.sweep(model={**gated, "attn_output_gate": False}, memory="h100_sxm").valid)
+def test_experts_of_another_hidden_size() -> None:
     mamba = dict.fromkeys(("mamba_num_heads", "mamba_head_dim", "ssm_state_size", "n_groups", "conv_kernel"), 4)
-    parts = {**SMALL, **mamba, "model_type": "nemotron_h", "mlp_hidden_act": "relu2", "hybrid_override_pattern": "*-"}
-    assert refusal(parts) == NOT_YET.format("small", "layers of one part, an MLP without gate")
-    experts = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "moe_latent_size": 8}
-    parts |= {**experts, "hybrid_override_pattern": "*E"}
-    expected = "layers of one part, an MLP without gate, experts of another hidden size"
-    assert refusal(parts) == NOT_YET.format("small", expected)
+    parts = {**SMALL, **mamba, "model_type": "nemotron_h", "mlp_hidden_act": "relu2", "hybrid_override_pattern": "*E"}
+    parts |= {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8}
+    assert bool(ss.sweep(model=parts, memory="h100_sxm").valid)
+    latent = parts | {"moe_latent_size": 8}
+    assert refusal(model=latent).endswith("cannot price experts of another hidden size; give a roofline chip")
+    assert bool(ss.sweep(model=latent, chip="h100_sxm", memory="h100_sxm").valid)
+
+
+def test_points_of_a_mixed_call_are_masked() -> None:
+    models, chips = ["llama-3.2-1b", "deepseek-v3", "glm-5"], ["plena", "h100_sxm"]
+    given: dict[str, Any] = {"memory": "h100_sxm", "batch_size": [1, 7], "outputs": ["main", "prefill_latency"]}
+    mixed = ss.sweep(model=models, chip=chips, **given)
+    code = list(REASONS).index("chip_layers")
+    np.testing.assert_array_equal(mixed.reason.isel(batch_size=0), [[0, 0], [code, 0], [code, 0]])
+    assert mixed.reason.attrs["flag_meanings"].split()[code] == "chip_layers"
+    assert mixed.tps.sel(model="glm-5", chip="plena").isnull().all()
+    for model in models:
+        alone = ss.sweep(model=model, chip="h100_sxm", **given)
+        for name in ("ttft", "tps", "kv_bytes", "prefill_latency"):
+            np.testing.assert_array_equal(mixed[name].sel(model=model, chip="h100_sxm"), alone[name])
+
+
+def test_a_call_of_several_models_that_no_chip_prices() -> None:
+    with pytest.raises(ss.ParameterError, match="got 'deepseek-v3', and chip 'plena' cannot price latent attention"):
+        ss.sweep(model=["deepseek-v3", "glm-5"], memory="h100_sxm")
 
 
 def test_a_family_of_its_own_with_plain_layers_is_priced_like_any_other() -> None:

@@ -148,6 +148,7 @@ def test_flags_of_reasons():
         "connected_layers",
         "thermal",
         "routing_trace",
+        "chip_layers",
     ]
 
 
