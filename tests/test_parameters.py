@@ -393,8 +393,8 @@ def test_results_that_do_not_fit_in_memory():
     # 8 bytes of ttft, valid, reason
     assert re.fullmatch(
         r"the result of 10,000,000,000,000 points and 3 variables needs 93132\.3 GiB, and [0-9.]+ GiB are free; "
-        r'ask for fewer outputs= or for dtype="float32", write it block by block with to="sweep\.nc", or evaluate it lazily '
-        r'with chunks="auto"',
+        r'ask for fewer outputs= or for dtype="float32", write it block by block with to="sweep\.nc", or '
+        r'evaluate it lazily with chunks="auto"',
         str(caught.value),
     )
     assert isinstance(caught.value, MemoryError)
