@@ -140,8 +140,10 @@ def price_block(tables, loads, machine_inputs, scratch, wanted, needs, results, 
                             kind = kinds[model.first_kind + item - FIRST_KIND]
                             prefill_load, decode_load = experts[at, PREFILL], experts[at, DECODE]
                             layer_work(model, kind, chip, plan, load, prefill_load, decode_load, works[item])
-                            items[PREFILL, item].comm = layer_total(comm, at, PREFILL, kind, 0)
-                            items[DECODE, item].comm = layer_total(comm, at, DECODE, kind, 0)
+                            if plan.tp * plan.cp * plan.moe_tp * plan.moe_ep > 1.0:
+                                items[PREFILL, item].comm = layer_total(comm, at, PREFILL, kind, 0)
+                                items[DECODE, item].comm = layer_total(comm, at, DECODE, kind, 0)
+                                noc_energy += stages[whole, item] * layer_total(comm, at, DECODE, kind, 1)
                             if by_peaks:
                                 for phase in range(2):
                                     roofline.layer_operations(
@@ -154,7 +156,6 @@ def price_block(tables, loads, machine_inputs, scratch, wanted, needs, results, 
                                         works[item],
                                         operations[phase, item],
                                     )
-                            noc_energy += stages[whole, item] * layer_total(comm, at, DECODE, kind, 1)
                 noc_energy /= plan.pp * micro_batch
                 if np.isnan(load.l1_pj_per_bit):
                     noc_energy = np.nan

@@ -47,6 +47,13 @@ def residual(c, h, t):
 
 
 @kernel
+def cached_projection(c, width, rows, t):
+    """Cycles of the projection of `t` rows to keys or to values of all KV heads, and of storing them."""
+    product = rows * up(width, c.mlen) * up(width, c.blen) * c.m_mm
+    return product + down(t * width, c.vlen * c.prefetch) * c.h_store_v
+
+
+@kernel
 def projection(c, h, heads, kv_heads, keys, values, gate, t):
     """
     Cycles of the Q, K and V projections of `t` rows with all heads, without spill.
@@ -57,16 +64,10 @@ def projection(c, h, heads, kv_heads, keys, values, gate, t):
     rows = up(t, c.blen)
     vectors = up(t, c.vlen) * c.v_basic
     queries = rows * up(h, c.mlen) * up(h, c.blen) * c.m_mm + heads * vectors
-    return (
-        queries
-        + gate * queries
-        + (
-            rows * up(keys, c.mlen) * up(keys, c.blen) * c.m_mm
-            + rows * up(values, c.mlen) * up(values, c.blen) * c.m_mm
-        )
-        + kv_heads * vectors
-        + (down(t * keys, c.vlen * c.prefetch) + down(t * values, c.vlen * c.prefetch)) * c.h_store_v
-    )
+    cached = cached_projection(c, keys, rows, t)
+    # divisions are dear: keys and values are nearly always alike
+    cached += cached if values == keys else cached_projection(c, values, rows, t)
+    return queries + gate * queries + kv_heads * vectors + cached
 
 
 @kernel

@@ -30,37 +30,33 @@ def kv_heads_of_device(kind, plan):
 
 
 @kernel
-def attention_weights(model, kind, plan):
-    """Elements of a device of the projections into a mixer, and of the one out of it."""
-    h = model.hidden_size
-    kv = kv_heads_of_device(kind, plan) * (kind.key_size + kind.cached_value_size)
-    return kind.replicated_weights + kind.sharded_weights / plan.tp + h * kv, kind.out_width / plan.tp * h
+def mixer_weights(model, kind, plan, kv_heads):
+    """Elements of a device of the projections into a mixer and out of it; `kv_heads` are those of the device."""
+    kv = kv_heads * (kind.key_size + kind.cached_value_size)
+    return kind.replicated_weights + kind.sharded_weights / plan.tp + model.hidden_size * kv
 
 
 @kernel
-def ffn_weights(model, kind, plan):
-    """Elements of a device of an FFN or a shared expert."""
-    return kind.ffn_matrices * model.hidden_size * up(kind.ffn_width, plan.tp)
+def ffn_weights(model, kind, width):
+    """Elements of an FFN or a shared expert of which a device has so much of the width."""
+    return kind.ffn_matrices * model.hidden_size * width
 
 
 @kernel
-def expert_weights(model, kind, plan):
-    """Elements of a device of one routed expert."""
-    return kind.expert_matrices * model.expert_hidden * up(kind.expert_width, plan.moe_tp)
+def expert_weights(model, kind, width):
+    """Elements of a routed expert of which a device has so much of the width."""
+    return kind.expert_matrices * model.expert_hidden * width
 
 
 @kernel
-def attention_steps(kind, chip, plan, load):
+def attention_steps(kind, chip, b, heads, kv_heads):
     """
-    Cycles of attention in a decode step, without the issue factor.
+    Cycles of attention in a decode step, without the issue factor, for the heads of a device.
 
     Returns what does not depend on the attended tokens, then `per_blen`, `per_vlen`, `per_vlen_and_sink` and `per_mlen`
     of `rows.WORK`.
     """
-    b = sequences(plan, load)
-    heads = kind.heads / plan.tp
     if kind.window == np.inf or kind.chunk > 0.0:
-        kv_heads = kv_heads_of_device(kind, plan)
         per_mlen = cycles.flash_decode_tile(chip, heads, kv_heads, kind.value_size) * kv_heads * b
         return 0.0, 0.0, 0.0, 0.0, per_mlen
     depth = up(kind.value_size, chip.blen)
@@ -69,17 +65,13 @@ def attention_steps(kind, chip, plan, load):
 
 
 @kernel
-def attention_prefill(kind, chip, plan, load):
-    """Cycles of attention in prefill."""
-    b = sequences(plan, load)
-    s = up(load.input_seq_len, plan.cp)
-    heads = kind.heads / plan.tp
+def attention_prefill(kind, chip, b, s, tokens, heads, kv_heads):
+    """Cycles of attention of `s` query rows over the `tokens` of a prompt, for the heads of a device."""
     if kind.chunk > 0.0:
-        return cycles.chunked_prefill(chip, heads, kv_heads_of_device(kind, plan), kind.value_size, s, kind.chunk, b)
+        return cycles.chunked_prefill(chip, heads, kv_heads, kind.value_size, s, kind.chunk, b)
     if kind.window < np.inf:
         return cycles.sliding_prefill(chip, heads, kind.value_size, s, kind.window, b)
-    kv_heads = kv_heads_of_device(kind, plan)
-    return cycles.flash_prefill(chip, heads, kv_heads, kind.value_size, s, load.input_seq_len, b)
+    return cycles.flash_prefill(chip, heads, kv_heads, kind.value_size, s, tokens, b)
 
 
 @kernel
@@ -89,6 +81,8 @@ def layer_work(model, kind, chip, plan, load, prefill_experts, decode_experts, o
     b = sequences(plan, load)
     s = up(load.input_seq_len, plan.cp)
     t = s * b
+    heads = kind.heads / plan.tp
+    kv_heads = kv_heads_of_device(kind, plan)
     second_residual = model.moe_composition
 
     # all is worked out before anything is stored: for all that the compiler knows a store changes what is read, and
@@ -100,8 +94,8 @@ def layer_work(model, kind, chip, plan, load, prefill_experts, decode_experts, o
         keys, values = kind.kv_heads * kind.key_size, kind.kv_heads * kind.cached_value_size
         prefill_cycles = cycles.rms(chip, h, t) + cycles.residual(chip, h, t) + spill * (2.0 + 1.0 / plan.tp)
         prefill_cycles += cycles.projection(chip, h, kind.heads, kind.kv_heads, keys, values, kind.gate, t) / plan.tp
-        prefill_cycles += attention_prefill(kind, chip, plan, load)
-        base, per_blen, per_vlen, per_vlen_and_sink, per_mlen = attention_steps(kind, chip, plan, load)
+        prefill_cycles += attention_prefill(kind, chip, b, s, load.input_seq_len, heads, kv_heads)
+        base, per_blen, per_vlen, per_vlen_and_sink, per_mlen = attention_steps(kind, chip, b, heads, kv_heads)
         others = cycles.rms(chip, h, b) + cycles.residual(chip, h, b)
         projection = cycles.projection(chip, h, kind.heads, kind.kv_heads, keys, values, kind.gate, b) / plan.tp
         sites = 3.0
@@ -113,14 +107,13 @@ def layer_work(model, kind, chip, plan, load, prefill_experts, decode_experts, o
     base += projection
 
     # weights: what a pass reads, and what the device holds
-    into, out_of = attention_weights(model, kind, plan)
-    weights = into + out_of
+    weights = mixer_weights(model, kind, plan, kv_heads)
     prefill_active = decode_active = held_experts = 0.0
     if kind.ffn:
         ffn = up(kind.ffn_width, plan.tp)
         prefill_cycles += cycles.feed_forward(chip, h, ffn, kind.ffn_matrices, t)
         base += cycles.feed_forward(chip, h, ffn, kind.ffn_matrices, b)
-        weights += ffn_weights(model, kind, plan)
+        weights += ffn_weights(model, kind, ffn)
     if kind.moe:
         width = up(kind.expert_width, plan.moe_tp)
         prefill_cycles += cycles.moe_prefill(
@@ -144,13 +137,13 @@ def layer_work(model, kind, chip, plan, load, prefill_experts, decode_experts, o
             decode_experts.tokens,
             decode_experts.pairs,
         )
-        expert = expert_weights(model, kind, plan)
+        expert = expert_weights(model, kind, width)
         weights += kind.router_weights
         prefill_active = prefill_experts.active * expert
         decode_active = decode_experts.active * expert
         held_experts = model.experts / plan.moe_ep * expert
 
-    kv_elements = kv_heads_of_device(kind, plan) * (kind.key_size + kind.cached_value_size) + kind.replicated_cache
+    kv_elements = kv_heads * (kind.key_size + kind.cached_value_size) + kind.replicated_cache
     kept = b * (kv_elements + kind.index_cache)
     kv_elements *= b
     rereads = up(s, chip.mlen)
@@ -174,7 +167,9 @@ def layer_work(model, kind, chip, plan, load, prefill_experts, decode_experts, o
     out.prefill_kv_read = rereads * kv_elements * min(load.input_seq_len, kind.attended) * load.kv_read_bytes
     out.prefill_kv_write = kept * s * load.kv_write_bytes
     out.decode_kv_write = kept * (1.0 / plan.cp) * load.kv_write_bytes
-    out.held_kv = kept * held * load.kv_write_bytes + b * kind.state / plan.tp
+    out.held_kv = kept * held * load.kv_write_bytes
+    if kind.state > 0.0:
+        out.held_kv += b * kind.state / plan.tp
     out.prefill_spill = prefill_spill
     out.per_index, out.index_elements, out.index_policy = 0.0, b * kind.index_cache, NO_INDEX
 

@@ -12,7 +12,7 @@ from stacksweep.kernels import decode
 from stacksweep.kernels._compile import kernel
 from stacksweep.kernels.cycles import up
 from stacksweep.kernels.decode import round_up
-from stacksweep.kernels.layers import attention_weights, expert_weights, ffn_weights, kv_heads_of_device, sequences
+from stacksweep.kernels.layers import expert_weights, ffn_weights, kv_heads_of_device, mixer_weights, sequences
 from stacksweep.kernels.point import attended_range
 from stacksweep.kernels.rows import (
     ATTENTION,
@@ -86,7 +86,7 @@ def layer_operations(model, kind, plan, load, experts, prefill, work, operations
             scan_operation(kind, plan, load, b, t, prefill, operations[SCAN])
     attention_operations(kind, plan, load, b, prefill, work, operations)
     if kind.ffn:
-        product(t, ffn_weights(model, kind, plan), t * h, t * h, load, prefill, operations[FFN])
+        product(t, ffn_weights(model, kind, up(kind.ffn_width, plan.tp)), t * h, t * h, load, prefill, operations[FFN])
     if kind.moe:
         n, pairs, width = experts.tokens, experts.pairs, model.expert_hidden
         inputs, outputs = h, model.experts
@@ -94,7 +94,7 @@ def layer_operations(model, kind, plan, load, experts, prefill, work, operations
             # rows are projected into the width of the experts, and back
             inputs, outputs = h + width, model.experts + width + h
         product(n, kind.router_weights, n * inputs, n * outputs, load, prefill, operations[ROUTER])
-        expert = expert_weights(model, kind, plan)
+        expert = expert_weights(model, kind, up(kind.expert_width, plan.moe_tp))
         product(pairs, expert, pairs * width, pairs * width, load, prefill, operations[EXPERT])
         operations[EXPERT].weights *= experts.active
 
@@ -110,9 +110,17 @@ def projected_rows(kind, plan):
 def mixer_operations(model, kind, plan, load, b, t, prefill, operations):
     """Fill the projections into a mixer and out of it, and the rows that it takes and gives."""
     h = model.hidden_size
-    into, out_of = attention_weights(model, kind, plan)
     projected, mixed = projected_rows(kind, plan), kind.out_width / plan.tp
-    product(t, into, t * h, t * (projected + kind.index_rows), load, prefill, operations[QKV])
+    out_of = mixed * h
+    product(
+        t,
+        mixer_weights(model, kind, plan, kv_heads_of_device(kind, plan)) - out_of,
+        t * h,
+        t * (projected + kind.index_rows),
+        load,
+        prefill,
+        operations[QKV],
+    )
     product(t, out_of, t * mixed, t * h, load, prefill, operations[OUT])
     core = operations[SCAN] if kind.scan > 0.0 else operations[ATTENTION]
     move_rows(t * projected, t * mixed, load, prefill, core)

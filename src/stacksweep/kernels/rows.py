@@ -58,13 +58,13 @@ KIND_FIELDS = (
     "router_weights",
 )
 """
-One kind of layer of a model: sizes before sharding, see `tables.kind_row`.
+One kind of layer of a model: sizes before sharding, see `kinds.kind_row`.
 
 `window` is the tokens that the cache keeps at most, `attended` those that a token attends to at most, both 0 without
-attention and infinite without a limit; `chunk` is 0 where the reach is no chunk. Weights of the projections but that
-of the output, cache and rows of activations have a part that every tensor-parallel rank has whole and a sharded one;
-those of KV heads, which may be replicated, follow from their sizes. `…_pair` is FLOP of a query and a token, of all
-heads; `scan` FLOP of a token; `state` bytes of a sequence.
+attention and infinite without a limit; `chunk` is 0 where the reach is no chunk. Weights of the projections, cache and
+rows of activations have a part that every tensor-parallel rank has whole and a sharded one; those of KV heads, which
+may be replicated, follow from their sizes. `…_pair` is FLOP of a query and a token, of all heads; `scan` FLOP of a
+token; `state` bytes of a sequence.
 """
 
 INSTRUCTIONS = (

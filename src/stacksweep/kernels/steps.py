@@ -10,7 +10,7 @@ import numpy as np
 from stacksweep.kernels import decode, indexer
 from stacksweep.kernels._compile import kernel
 from stacksweep.kernels.point import attended_range, item_seconds, with_comm
-from stacksweep.kernels.rows import FIRST_KIND, INDEX_APART, INDEX_JOINED
+from stacksweep.kernels.rows import FIRST_KIND, INDEX_APART, INDEX_JOINED, NO_INDEX
 
 STACK = 128
 """Ranges that wait to be summed: more than a range can be halved, twice over."""
@@ -93,19 +93,34 @@ def all_bound_steps(work, steps, machine, first, last):
 
 
 @kernel
-def stage_sum(work, steps, machine, first, last, whole):
-    """Seconds of a layer over x = first … last without communication; `whole` if those are all steps."""
-    cycles = steps.cycles if whole else decode.cycles_sum(work, first, last)
-    compute = cycles * machine.seconds_per_cycle
+def indexed_stage_sum(work, steps, machine, first, last):
+    """Seconds of a layer with an indexer over x = first … last without communication."""
+    compute = decode.cycles_sum(work, first, last) * machine.seconds_per_cycle
     if machine.serial:
-        read = steps.kv_read if whole else decode.read_sum(work, machine.wave, first, last)
+        read = decode.read_sum(work, machine.wave, first, last)
         return compute + (steps.fixed * (last - first + 1.0) + read) * machine.seconds_per_byte
-    count, bound_cycles, kv_read = bound_steps(work, steps, machine, first, last, whole)
+    count, bound_cycles, kv_read = bound_steps(work, steps, machine, first, last, False)
     memory = (steps.fixed * count + kv_read) * machine.seconds_per_byte
     total = compute - bound_cycles * machine.seconds_per_cycle + memory
     if work.index_policy == INDEX_APART:
         total += indexer.own_sum(work, machine, first, last)[2]
     return total
+
+
+@kernel
+def stage_sum(work, steps, machine, first, last, whole):
+    """Seconds of a layer over x = first … last without communication; `whole` if those are all steps."""
+    if work.index_policy != NO_INDEX:
+        return indexed_stage_sum(work, steps, machine, first, last)
+    cycles = steps.cycles if whole else decode.cycles_sum(work, first, last)
+    compute = cycles * machine.seconds_per_cycle
+    if machine.serial:
+        read = steps.kv_read if whole else decode.read_sum(work, machine.wave, first, last)
+        return compute + (steps.fixed * (last - first + 1.0) + read) * machine.seconds_per_byte
+    bytes_per_cycle = machine.seconds_per_cycle / machine.seconds_per_byte
+    count, bound_cycles, kv_read = decode.memory_bound(work, steps, machine.wave, first, last, bytes_per_cycle, whole)
+    memory = (steps.fixed * count + kv_read) * machine.seconds_per_byte
+    return compute - bound_cycles * machine.seconds_per_cycle + memory
 
 
 @kernel
