@@ -227,3 +227,30 @@ def test_a_missing_library_says_what_to_install(
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(ModuleNotFoundError, match=r"explore needs plotly; install stacksweep\[explore\]"):
         ss.explore(ds, tmp_path / "page.html")
+
+
+def test_a_profile_with_the_name_of_a_bundled_one_stays_itself(tmp_path: Path) -> None:
+    mine = json.loads(json.dumps(ss.load_memory("fictional_stacked_dram").to_dict()))
+    mine["dram"]["memory_frequency_hz"] *= 2
+    path = tmp_path / "fictional_stacked_dram.json"
+    path.write_text(json.dumps(mine))
+    for memory, source in ((mine, repr(mine)), (path, json.dumps(str(path))), ("h200", '"h200"')):
+        made = ss.sweep(model="llama-3.1-8b", memory=memory, batch_size=[1, 2], outputs="tps")
+        call = call_of(made)
+        assert call is not None
+        assert call["fixed"]["memory"] == source
+        again = ss.sweep(model="llama-3.1-8b", memory=eval(source), batch_size=[1, 2], outputs="tps")
+        np.testing.assert_array_equal(again.tps, made.tps)
+
+
+def test_parameters_over_several_dimensions_are_exact() -> None:
+    clocks = xr.DataArray([[1e9 / 3, 1e9 / 7], [1e9, 1.23456789e9]], dims=("i", "j"))
+    memories = xr.DataArray(np.array([["h200", "b200"], ["h100_sxm", "h200"]]), dims=("i", "j"))
+    made = ss.sweep(model="llama-3.1-8b", memory=memories, frequency_hz=clocks, batch_size=[1, 2])
+    html = explorer.page(table_of(made, 100), call_of(made), LIBRARY, "t")
+    columns, call = columns_of(html), call_of(made)
+    assert call is not None
+    assert call["columns"] == {"memory": "memory", "frequency_hz": "frequency_hz", "batch_size": "batch_size"}
+    np.testing.assert_array_equal(columns["frequency_hz"], np.repeat(clocks.values.ravel(), 2))
+    assert columns["memory"].tolist() == np.repeat(memories.values.ravel(), 2).tolist()
+    np.testing.assert_array_equal(columns["tps"], made.tps.values.ravel().astype(np.float32))

@@ -122,3 +122,30 @@ def test_page_in_a_browser(ds: xr.Dataset, page: Any, tmp_path: Path) -> None:
     assert cells["layers"] == str(int(first.layers))
     assert cells["tps"] == f"{float(f'{first.tps.item():.5g}'):,g} tokens/s"
     assert not page.errors
+
+
+def test_call_and_table_have_parameters_exactly(page: Any, tmp_path: Path) -> None:
+    clocks = xr.DataArray([[1e9 / 3, 1e9 / 7], [1e9, 1.23456789e9]], dims=("i", "j"))
+    memories = xr.DataArray(np.array([["h200", "b200"], ["h100_sxm", "h200"]]), dims=("i", "j"))
+    links = [1e11 / 3, 2e11]
+    made = ss.sweep(
+        model="llama-3.1-8b", memory=memories, frequency_hz=clocks, noc="gpu_node_8", dp=8, l1_bandwidth=links
+    )
+    path = tmp_path / "page.html"
+    ss.explore(made, path)
+    tab = page.context.browser.new_page()
+    tab.goto(f"file://{path}")
+    tab.wait_for_selector("body[data-ready]", timeout=60_000)
+    text = tab.evaluate("choose(state.kept); document.getElementById('call').textContent")
+    names: dict[str, Any] = {}
+    exec(text, names)
+    order = made.to_dataframe()
+    order = order[order["fits"]].reset_index()
+    assert 2 <= len(order) <= 8
+    for name in ("frequency_hz", "memory", "l1_bandwidth", "tps", "ttft"):
+        assert names["ds"][name].values.tolist() == order[name].tolist()
+    table = tab.evaluate("csvOf(state.selected, meta.columns, meta.shared)")
+    rows = list(csv.DictReader(io.StringIO(table)))
+    assert [float(row["frequency_hz"]) for row in rows] == order.frequency_hz.tolist()
+    assert [float(row["l1_bandwidth"]) for row in rows] == order.l1_bandwidth.tolist()
+    tab.close()

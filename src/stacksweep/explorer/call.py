@@ -1,13 +1,19 @@
 """The Python call that gives some points of a sweep again."""
 
 import json
-from typing import Any
+from typing import Any, Literal
 
 import xarray as xr
 
 from deepstack_noc import bundled_nocs
 from stacksweep.parameters import BY_NAME
-from stacksweep.profiles import bundled_names
+from stacksweep.profiles import bundled_names, load_chip, load_memory, load_model, load_noc
+
+_BUNDLED: dict[str, tuple[Literal["chips", "memory", "models"], Any]] = {
+    "model": ("models", load_model),
+    "chip": ("chips", load_chip),
+    "memory": ("memory", load_memory),
+}
 
 
 def call_of(ds: xr.Dataset) -> dict[str, Any] | None:
@@ -54,9 +60,14 @@ def call_of(ds: xr.Dataset) -> dict[str, Any] | None:
 
 
 def _is_own(kind: str, entry: dict[str, Any]) -> bool:
+    """Whether a profile is not what is bundled under its name: that name would give other numbers."""
+    name = entry["name"]
+    if "content" in entry:
+        return True
     if kind == "noc":
-        return entry["name"] not in bundled_nocs()
-    return entry["name"] not in bundled_names("memory" if kind == "memory" else "chips" if kind == "chip" else "models")
+        return name not in bundled_nocs() or load_noc(name).provenance["sha256"] != entry["sha256"]
+    folder, load = _BUNDLED[kind]
+    return name not in bundled_names(folder) or load(name).provenance.sha256 != entry["sha256"]
 
 
 def _source(kind: str, entry: dict[str, Any]) -> str:

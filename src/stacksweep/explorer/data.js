@@ -16,6 +16,7 @@ async function unpacked(number, type) {
 // A column gives, for each point, a number to draw (`at`) and a value to tell (`tell`).
 function prepare(column, arrays) {
   const values = arrays[column.array];
+  column.rounded = column.kind !== "axis" && values instanceof Float32Array;
   if (column.kind !== "axis") {
     column.ordered = true;
     column.at = (i) => values[i];
@@ -91,8 +92,8 @@ function inPolygon(px, py, xs, ys) {
 }
 
 // Numbers as they are known: float32 has seven digits.
-function known(value) {
-  return typeof value === "number" && !Number.isInteger(value) ? Number(value.toPrecision(7)) : value;
+function known(column, value) {
+  return column.rounded && !Number.isInteger(value) ? Number(value.toPrecision(7)) : value;
 }
 
 function csvOf(indices, columns, shared) {
@@ -101,7 +102,7 @@ function csvOf(indices, columns, shared) {
   const names = Object.keys(shared);
   const head = [...columns.map((column) => column.name), ...names].map(cell).join(",");
   const tail = names.map((name) => cell(shared[name]));
-  const rows = indices.map((i) => [...columns.map((column) => cell(known(column.tell(i)))), ...tail].join(","));
+  const rows = indices.map((i) => [...columns.map((column) => cell(known(column, column.tell(i)))), ...tail].join(","));
   return [head, ...rows].join("\n") + "\n";
 }
 

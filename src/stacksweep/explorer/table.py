@@ -188,6 +188,13 @@ def _columns(
             )
     several = {str(name): ds[name] for name in ds.coords if ds[name].ndim > 1 and set(ds[name].dims) <= set(points.at)}
     for name, part in {**several, **results}.items():
+        if part.dtype.kind in "OUST":
+            labels, places = np.unique(part.values.astype(str), return_inverse=True)
+            own_codes = places.reshape(part.shape)[tuple(points.at[dim] for dim in part.dims)]
+            column = {**_described(part, name), "kind": "axis", "array": len(arrays)}
+            columns.append({**column, "labels": labels.tolist(), "slider": 1 < labels.size <= SLIDERS})
+            arrays.append(own_codes.astype(np.min_scalar_type(labels.size - 1)))
+            continue
         if part.dtype.kind not in "biuf":
             continue
         values = np.asarray(part.values)[tuple(points.at[dim] for dim in part.dims)]
@@ -197,7 +204,9 @@ def _columns(
         if "flag_masks" in part.attrs:
             column |= {"kind": "flags", "flags": str(part.attrs.get("flag_meanings", "")).split()}
         columns.append(column)
-        arrays.append(_compact(values))
+        # parameters are given again as they are
+        exact = name in several and values.dtype.kind == "f"
+        arrays.append(values.astype(np.float64) if exact else _compact(values))
     return columns, arrays
 
 
