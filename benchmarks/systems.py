@@ -74,6 +74,21 @@ def unordered(points: int) -> pd.DataFrame:
     return table
 
 
+def mixed() -> dict[str, Any]:
+    """Arguments of models of all families on roofline chips and their memories, over plans and loads of 8 devices."""
+    return {
+        "model": ["llama-3.1-70b", "qwen3-30b-a3b", "gpt-oss-120b", "deepseek-v3", "glm-5", "qwen3.5-397b-a17b"],
+        "chip": "b200",
+        "memory": ["b200", "h200", "mi325x"],
+        "noc": "gpu_node_8",
+        "tp": [1, 2, 4, 8],
+        "dp": "fill",
+        "memory_efficiency": [0.7, 0.8, 0.9],
+        "batch_size": range(8, 8 * 51, 8),
+        "input_seq_len": range(512, 512 * 81, 512),
+    }
+
+
 def run(quick: bool) -> list[Figure]:
     """Measure many chips, warm and on all cores."""
     repeats = 3 if quick else 7
@@ -81,6 +96,7 @@ def run(quick: bool) -> list[Figure]:
     for key, words, arguments, target in (
         ("systems_grid", "grid of stacks, plans and loads, 32 devices", grid(), 10),
         ("systems_experts", "all plans with random experts, stacks and loads, 64 devices", experts(), 20),
+        ("systems_mixed", "six models with five kinds of attention on roofline chips, 8 devices", mixed(), 100),
         (
             "systems_unordered",
             "10⁶ points without order, 18 parameters",
