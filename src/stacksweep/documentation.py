@@ -66,7 +66,8 @@ points : pandas.DataFrame or xarray.Dataset, optional
     Columns that are parameters: unordered points along one dimension `point`.
 outputs : str or list of str
     Results by name, "main" (default), "all", or "bottleneck", which is what `bottleneck` reads; `valid` and `reason`
-    are always there.
+    are always there. "all" has the results of operations only if a chip of the call is a roofline chip: on others
+    they are NaN, and there by name alone.
 dtype : {"float64", "float32"}
     Of the real results.
 chunks : dict or "auto", optional

@@ -10,7 +10,7 @@ import xarray as xr
 
 from deepstack_noc import uncharged_shares
 from stacksweep.blocks import Problem
-from stacksweep.evaluate import dataset, price, problem_of
+from stacksweep.evaluate import dataset, grid_of, price, problem_of
 from stacksweep.kernels.rows import FIRST_KIND, STAGE_INDEX
 from stacksweep.kernels.validity import REASONS, WARNINGS
 from stacksweep.network import FREE
@@ -232,7 +232,7 @@ def estimate(**parameters: Any) -> Estimate:
         if isinstance(value, list | tuple | range) or getattr(value, "ndim", 0) > 0:
             raise ParameterError(f"{name}: got several values, and an estimate takes one; use sweep for arrays")
     results = select("all")
-    grid, problem = problem_of(parameters, None, results, "float64")
+    grid, problem = problem_of(grid_of(parameters, None))
     point = dataset(grid, results, price(problem, results, np.dtype("float64")), {})
     reason = list(REASONS)[int(point.reason)]
     if reason != "valid":

@@ -65,7 +65,7 @@ def sweep(
     dtype = real_dtype(dtype)
     if not isinstance(outputs, str):
         outputs = list(outputs) if isinstance(outputs, Iterable) else [outputs]
-    results = select(outputs)
+    select(outputs)  # a wrong name is told before any file is read
     parameters, points, backed = settle(parameters, points)
     chunks = backed if chunks is None else chunks
     if to is None:
@@ -75,7 +75,11 @@ def sweep(
         from stacksweep import stream
 
         target = stream.Target.of(to, resume=resume, max_memory=max_memory, compression=compression)
-    grid, problem = problem_of(parameters, points, results, dtype, whole=chunks is None and to is None)
+    grid = grid_of(parameters, points)
+    results = select(outputs, operations=any(chip.kind == "roofline" for chip in grid.columns["chip"].choices))
+    if chunks is None and to is None:
+        check_size(grid.sizes, results, dtype)
+    grid, problem = problem_of(grid)
     attributes = call_attributes(grid, outputs, dtype)
     if target is not None:
         return stream.write(target, grid, problem, results, dtype, attributes, chunks, progress)
@@ -106,17 +110,18 @@ def real_dtype(dtype: Any) -> str:
     return name
 
 
-def problem_of(
-    parameters: Mapping[str, Any], points: Any, results: Sequence[Result], dtype: str, *, whole: bool = True
-) -> tuple[Space, Problem]:
-    """Check the arguments of a call and prepare it; a `whole` result must fit in memory."""
+def grid_of(parameters: Mapping[str, Any], points: Any) -> Space:
+    """Check the arguments of a call."""
     grid = space.build(parameters, points, LOADERS)
     for name in ("model", "memory"):
         if name not in grid.columns:
             raise ParameterError(f"{name}: is missing, needs {BY_NAME[name].allowed}")
     check_priced(grid.columns["model"].choices, grid.columns["chip"].choices)
-    if whole:
-        check_size(grid.sizes, results, dtype)
+    return grid
+
+
+def problem_of(grid: Space) -> tuple[Space, Problem]:
+    """Complete a grid by what its profiles and plans say, and prepare it."""
     grid, devices = plans.complete(chips.complete(grid))
     return grid, prepare(grid, devices)
 

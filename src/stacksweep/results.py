@@ -227,7 +227,7 @@ BOTTLENECK = (
 """Results that `stacksweep.bottleneck` reads, and `outputs="bottleneck"` stands for."""
 
 
-def select(outputs: str | Sequence[str]) -> tuple[Result, ...]:
+def select(outputs: str | Sequence[str], *, operations: bool = True) -> tuple[Result, ...]:
     """
     Choose results by name.
 
@@ -235,6 +235,8 @@ def select(outputs: str | Sequence[str]) -> tuple[Result, ...]:
     ----------
     outputs : str or sequence of str
         "main", "all", "bottleneck" (what `stacksweep.bottleneck` reads), a name, or several of these.
+    operations : bool, optional
+        Whether "all" has the results of operations, which are NaN on every chip but a roofline.
 
     Returns
     -------
@@ -252,7 +254,7 @@ def select(outputs: str | Sequence[str]) -> tuple[Result, ...]:
         if name == "main":
             chosen.update(result.name for result in RESULTS if result.main)
         elif name == "all":
-            chosen.update(BY_NAME)
+            chosen.update(result.name for result in RESULTS if operations or result.along != OPERATION)
         elif name == "bottleneck":
             chosen.update(BOTTLENECK)
         elif isinstance(name, str) and name in BY_NAME:

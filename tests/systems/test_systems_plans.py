@@ -232,7 +232,7 @@ def test_fill_as_one_axis_less(fill: str):
     axes = {name: [1, 2, 3] for name in PARALLEL if name != fill}
     given = arguments_of(plain_system(DENSE if fill == "cp" else ROUTED, {}, noc=switch_profile(24)))
     ds = ss.sweep(**given | axes | {fill: "fill"}, outputs="all")
-    assert set(ds.sizes) - {"collective", "operation"} == set(axes)
+    assert set(ds.sizes) - {"collective"} == set(axes)
     assert ds[fill].dims == tuple(dim for dim in ds.tps.dims if dim in axes)
     others = xr.DataArray(1)
     for name in axes:
@@ -536,7 +536,7 @@ def test_a_mixed_call_equals_its_points(mixed: xr.Dataset):
     random = np.random.default_rng(5)
     order = random.permutation(mixed.tps.size)
     chosen = [np.unravel_index(number, mixed.tps.shape) for number in order[:150]]
-    names = [str(name) for name in mixed.coords if name not in ("collective", "operation", "weight_bytes_per_element")]
+    names = [str(name) for name in mixed.coords if name not in ("collective", "weight_bytes_per_element")]
     parameters = [name for name in names if name in mixed_call()]
     for at in chosen:
         point = mixed.isel(dict(zip(mixed.tps.dims, map(int, at), strict=True)))
@@ -545,7 +545,7 @@ def test_a_mixed_call_equals_its_points(mixed: xr.Dataset):
 
 
 def test_a_mixed_call_as_points(mixed: xr.Dataset):
-    stacked = mixed.drop_vars(["collective", "operation"]).stack(point=mixed.tps.dims).transpose(..., "point")
+    stacked = mixed.drop_vars("collective").stack(point=mixed.tps.dims).transpose(..., "point")
     random = np.random.default_rng(6).permutation(stacked.sizes["point"])[:300]
     some = stacked.isel(point=random)
     names = [name for name in mixed_call() if name != "memory"]
@@ -560,7 +560,7 @@ def test_the_order_of_arguments_is_the_order_of_dimensions_and_nothing_else(mixe
     for order in (list(given)[::-1], sorted(given)):
         other = ss.sweep(**{name: given[name] for name in order}, outputs="all")
         assert set(other.tps.dims) == set(mixed.tps.dims)
-        assert bitwise_equal(other.transpose("collective", "operation", *mixed.tps.dims), mixed)
+        assert bitwise_equal(other.transpose("collective", *mixed.tps.dims), mixed)
 
 
 @pytest.mark.parametrize("cores", [1, 2, 5])
