@@ -69,7 +69,7 @@ def test_random_systems():
         *("idle_ranks", "batch_not_multiple_of_pp", "empty_stages", "kv_heads_replicated", "does_not_fit"),
         *(f"kind {kind}" for kind in ("switch", "ring", "chain", "mesh2d", "torus2d", "all_to_all")),
     }
-    assert {name for name in wanted if not seen[name]} == set()
+    assert {name for name in wanted if seen[name] < 3} == set()
 
 
 @given(systems(output=3000, prompt=400, most=8))
