@@ -226,11 +226,12 @@ def test_cached_kernels_know_when_code_that_they_call_has_changed(tmp_path: Path
     code = f"""
 import numpy as np
 import stacksweep
-from stacksweep.kernels import layers, rows
+from stacksweep.kernels import experts, rows
 assert stacksweep.__file__.startswith({str(tmp_path)!r}), stacksweep.__file__
-plan, load = np.ones(1, rows.PLAN), np.ones(1, rows.LOAD)
-plan["dp"], load["batch_size"] = 2, 3
-print(layers.sequences(plan[0], load[0]))
+model, plan, load, out = (np.ones(1, dtype) for dtype in (rows.MODEL, rows.PLAN, rows.LOAD, rows.EXPERTS))
+plan["moe_dp"], plan["routing_group"], load["batch_size"] = 2, experts.BALANCED, 3
+experts.expert_load(model[0], plan[0], load[0], 1.0, 1.0, out[0])
+print(out["tokens"][0])
 """
     cache = tmp_path / "cache"
     assert run(code, cache, path=tmp_path / "src") == "2.0\n"
@@ -238,7 +239,7 @@ print(layers.sequences(plan[0], load[0]))
     source = helper.read_text()
     assert source.count("np.ceil(a / b)") == 1
     helper.write_text(source.replace("np.ceil(a / b)", "np.floor(a / b) + 7.0"))
-    assert run(code, cache, path=tmp_path / "src") == "12.0\n"
+    assert run(code, cache, path=tmp_path / "src") == "19.0\n"
     helper.write_text(source)
     assert run(code, cache, path=tmp_path / "src") == "2.0\n"
 

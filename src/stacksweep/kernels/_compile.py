@@ -23,7 +23,7 @@ def _digest_of_sources(*folders: Path) -> str:
 _CODE = _digest_of_sources(Path(__file__).parent, Path(deepstack_noc.__file__).parent)
 
 
-def kernel(function: Callable[..., Any], name: str = "") -> Callable[..., Any]:
+def kernel(function: Callable[..., Any], name: str = "", *, from_python: bool = True) -> Callable[..., Any]:
     """
     Compile a function on first use, release the GIL in it and keep it on disk.
 
@@ -36,6 +36,8 @@ def kernel(function: Callable[..., Any], name: str = "") -> Callable[..., Any]:
     name : str, optional
         Name of the kernel, where one function makes several of them for different types: numba's files for several
         types of one kernel can be mixed up when two processes write them at once.
+    from_python : bool
+        Whether Python calls it; what only kernels call compiles faster.
 
     Returns
     -------
@@ -45,7 +47,9 @@ def kernel(function: Callable[..., Any], name: str = "") -> Callable[..., Any]:
     # numba names its files after the function, and looks for changes only in the file that the function stands in. A
     # kernel must also be compiled again when one that it calls has changed: so its name holds the code's digest.
     function.__qualname__ = f"{name or function.__name__}_{_CODE[:16]}"
-    njit: Any = partial(numba.njit, nogil=True, error_model="numpy")
+    njit: Any = partial(
+        numba.njit, nogil=True, error_model="numpy", no_cfunc_wrapper=True, no_cpython_wrapper=not from_python
+    )
     try:
         dispatcher = njit(cache=True)(function)
     except (RuntimeError, OSError):
@@ -53,3 +57,7 @@ def kernel(function: Callable[..., Any], name: str = "") -> Callable[..., Any]:
         dispatcher = njit()(function)
     guard_cache(dispatcher)
     return cast(Callable[..., Any], dispatcher)
+
+
+inner: Callable[[Callable[..., Any]], Callable[..., Any]] = partial(kernel, from_python=False)
+"""Compile a function that only kernels call."""

@@ -3,7 +3,7 @@
 import numpy as np
 
 from deepstack_noc.cost import price_patterns, price_point
-from stacksweep.kernels._compile import kernel
+from stacksweep.kernels._compile import inner
 from stacksweep.kernels.cycles import up
 from stacksweep.kernels.experts import DISPATCHED_TOKENS, find_key, place_of
 from stacksweep.kernels.layers import kv_heads_of_device, sequences
@@ -27,7 +27,7 @@ COUNTED = -2
 """Row of a dispatch that is counted token by token and must be looked up."""
 
 
-@kernel
+@inner
 def read_rates(load, rates):
     """Copy the rates of a load row in the order of `deepstack_noc.cost.RATES`; returns whether any has changed."""
     changed = False
@@ -46,7 +46,7 @@ def read_rates(load, rates):
     return changed
 
 
-@kernel
+@inner
 def replace(rates, place, value):
     """Store a rate; returns whether another stood there (NaN stays NaN)."""
     changed = rates[place, 0] != value and not (np.isnan(rates[place, 0]) and np.isnan(value))
@@ -54,7 +54,7 @@ def replace(rates, place, value):
     return changed
 
 
-@kernel
+@inner
 def dispatch_bytes(model, plan, load, tokens, imbalance):
     """Bytes that every rank sends to every other when tokens are dispatched uniformly."""
     token_bytes = np.floor(model.expert_hidden * load.activation_bytes)
@@ -62,7 +62,7 @@ def dispatch_bytes(model, plan, load, tokens, imbalance):
     return np.floor(np.ceil(tokens / ranks) * model.top_k / plan.moe_ep * token_bytes * imbalance)
 
 
-@kernel
+@inner
 def request(model, kind, plan, load, experts, phase, slot, b, activations):
     """
     Row of the network's tables, and whole bytes, of a collective of a layer in a phase (0 prefill, 1 decode).
@@ -93,7 +93,7 @@ def request(model, kind, plan, load, experts, phase, slot, b, activations):
     return row, int(nbytes)
 
 
-@kernel
+@inner
 def price_network(
     models, kinds, plans, loads, reasons, experts, tables, dispatch_keys, dispatch_rows, rates, prices, comm
 ):
@@ -159,7 +159,7 @@ def price_network(
                 comm[r, phase, EP_COMBINE, what] = comm[r, phase, EP_DISPATCH, what]
 
 
-@kernel
+@inner
 def runs_of(collective, kind):
     """How often a collective runs in a layer of a kind."""
     mixers = 0.0 if kind.mixer == NO_MIXER else 1.0
@@ -170,7 +170,7 @@ def runs_of(collective, kind):
     return mixers
 
 
-@kernel
+@inner
 def layer_total(comm, load, phase, kind, what):
     """Seconds (`what` is 0) or pJ (1) of all collectives of a layer, those of a load in a phase in `comm`."""
     total = 0.0

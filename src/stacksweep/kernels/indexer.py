@@ -6,18 +6,18 @@ Attention stops growing at its cap, the indexer never does: there are two stream
 
 import numpy as np
 
-from stacksweep.kernels._compile import kernel
+from stacksweep.kernels._compile import inner
 from stacksweep.kernels.decode import cycles_sum, kv_read_sum, read_sum, round_up, step_cycles, step_kv_read
 
 
-@kernel
+@inner
 def step_times(work, machine, x):
     """Compute and memory seconds of the indexer in a decode step with `x` tokens in the cache."""
     nbytes = round_up(work.index_elements * x * work.kv_width, machine.wave)
     return work.per_index * x * machine.seconds_per_cycle, nbytes * machine.seconds_per_byte
 
 
-@kernel
+@inner
 def own_sum(work, machine, first, last):
     """Seconds of an indexer alone over x = first … last: of compute, of memory, in all, and memory-bound."""
     tokens = (last - first + 1.0) * (first + last) / 2.0
@@ -44,14 +44,14 @@ def own_sum(work, machine, first, last):
     return compute, memory, compute - bound_compute + bound_memory, bound_memory
 
 
-@kernel
+@inner
 def slack(work, steps, bytes_per_cycle, x):
     """Bytes that compute would leave time for beyond those read in a step, before any are rounded."""
     read = (work.kv_elements * min(x, work.kv_cap) + work.index_elements * x) * work.kv_width
     return step_cycles(work, x) * bytes_per_cycle - steps.fixed - read
 
 
-@kernel
+@inner
 def memory_bound(work, steps, wave, first, last, bytes_per_cycle):
     """
     Count the steps with x = first … last in which memory takes longer than compute, and their cycles and KV bytes.

@@ -9,7 +9,7 @@ length, `b` its sequences, `t` the rows of activations that they make.
 import numpy as np
 
 from stacksweep.kernels import cycles
-from stacksweep.kernels._compile import kernel
+from stacksweep.kernels._compile import inner
 from stacksweep.kernels.cycles import up
 from stacksweep.kernels.rows import ATTENTION_WITH_HEADS, NO_INDEX
 
@@ -17,38 +17,38 @@ ISSUE_FACTOR = 2.0
 """Cycles of a decode step count this often: instructions issue at half the rate of prefill."""
 
 
-@kernel
+@inner
 def sequences(plan, load):
     """Sequences that one device works on at a time."""
     return up(up(load.batch_size, plan.pp), plan.dp)
 
 
-@kernel
+@inner
 def kv_heads_of_device(kind, plan):
     """KV heads on one device: split over tp, or one, replicated; none where the kind has none."""
     return max(kind.kv_heads / plan.tp, min(kind.kv_heads, 1.0))
 
 
-@kernel
+@inner
 def mixer_weights(model, kind, plan, kv_heads):
     """Elements of a device of the projections into a mixer and out of it; `kv_heads` are those of the device."""
     kv = kv_heads * (kind.key_size + kind.cached_value_size)
     return kind.replicated_weights + kind.sharded_weights / plan.tp + model.hidden_size * kv
 
 
-@kernel
+@inner
 def ffn_weights(model, kind, width):
     """Elements of an FFN or a shared expert of which a device has so much of the width."""
     return kind.ffn_matrices * model.hidden_size * width
 
 
-@kernel
+@inner
 def expert_weights(model, kind, width):
     """Elements of a routed expert of which a device has so much of the width."""
     return kind.expert_matrices * model.expert_hidden * width
 
 
-@kernel
+@inner
 def attention_steps(kind, chip, b, heads, kv_heads):
     """
     Cycles of attention in a decode step, without the issue factor, for the heads of a device.
@@ -64,7 +64,7 @@ def attention_steps(kind, chip, b, heads, kv_heads):
     return base, b * heads * chip.m_mv, b * heads, b * cycles.softmax(chip), b * heads * depth * chip.m_mv
 
 
-@kernel
+@inner
 def attention_prefill(kind, chip, b, s, tokens, heads, kv_heads):
     """Cycles of attention of `s` query rows over the `tokens` of a prompt, for the heads of a device."""
     if kind.chunk > 0.0:
@@ -74,7 +74,7 @@ def attention_prefill(kind, chip, b, s, tokens, heads, kv_heads):
     return cycles.flash_prefill(chip, heads, kv_heads, kind.value_size, s, tokens, b)
 
 
-@kernel
+@inner
 def layer_work(model, kind, chip, plan, load, prefill_experts, decode_experts, out):
     """Fill the row `out` of `rows.WORK` for one kind of layer; the cycles only if the chip has some for its mixer."""
     h = model.hidden_size
@@ -174,7 +174,7 @@ def layer_work(model, kind, chip, plan, load, prefill_experts, decode_experts, o
     out.per_index, out.index_elements, out.index_policy = 0.0, b * kind.index_cache, NO_INDEX
 
 
-@kernel
+@inner
 def extras_work(model, chip, plan, load, out):
     """Fill the row `out` of `rows.EXTRAS`: embedding in prefill, LM head per pass."""
     h = model.hidden_size

@@ -7,13 +7,13 @@ array costs as much as the arithmetic here.
 """
 
 from stacksweep.kernels import decode, validity
-from stacksweep.kernels._compile import kernel
+from stacksweep.kernels._compile import inner
 from stacksweep.kernels.cycles import up
 from stacksweep.kernels.decode import round_up
 from stacksweep.kernels.experts import COUNTED_TOKENS, DISPATCHED_TOKENS
 
 
-@kernel
+@inner
 def load_reason(plan, load):
     """Why a load cannot be: the first of its plan's reason, a prompt too short to be split, and a trace too short."""
     if plan.cp > load.input_seq_len and (plan.reason == validity.VALID or plan.reason > validity.CP_PROMPT):
@@ -28,7 +28,7 @@ def load_reason(plan, load):
     return plan.reason
 
 
-@kernel
+@inner
 def load_warnings(model, plan, load):
     """Warning bits that follow from the load alone."""
     bits = 0
@@ -46,13 +46,13 @@ def load_warnings(model, plan, load):
     return bits
 
 
-@kernel
+@inner
 def attended_range(plan, load):
     """Tokens that the first and the last decode step attend to on one device."""
     return up(load.input_seq_len, plan.cp), up(load.input_seq_len + load.output_seq_len - 1.0, plan.cp)
 
 
-@kernel
+@inner
 def layer_items(work, plan, load, wave, needs_decode, prefill, step, steps):
     """
     Round the streams of a layer to waves.
@@ -75,7 +75,7 @@ def layer_items(work, plan, load, wave, needs_decode, prefill, step, steps):
         steps.cycles, steps.kv_read = decode.all_sums(work, wave, first, last)
 
 
-@kernel
+@inner
 def extra_item(cycles, nbytes, wave, happens, item):
     """Fill the row `item` of `rows.ITEM` for the embedding or the LM head, zero where it does not happen."""
     item.cycles = cycles if happens else 0.0
@@ -84,7 +84,7 @@ def extra_item(cycles, nbytes, wave, happens, item):
     item.comm = 0.0
 
 
-@kernel
+@inner
 def item_times(item, machine):
     """Compute, memory and stage seconds of an item in one pass, without communication."""
     compute = item.cycles * machine.seconds_per_cycle
@@ -92,20 +92,20 @@ def item_times(item, machine):
     return compute, memory, compute + memory if machine.serial else max(compute, memory)
 
 
-@kernel
+@inner
 def with_comm(seconds, comm, machine):
     """Seconds of an item with its collectives, hidden behind it or after it."""
     return max(seconds, comm) if machine.comm_hidden else seconds + comm
 
 
-@kernel
+@inner
 def item_seconds(item, machine):
     """Seconds of an item in one pass, with its collectives."""
     _, _, seconds = item_times(item, machine)
     return with_comm(seconds, item.comm, machine)
 
 
-@kernel
+@inner
 def dram_energy(machine, read, write):
     """Energy in pJ of DRAM accesses; NaN without coefficients."""
     return 8.0 * (read * machine.read_pj_per_bit + write * machine.write_pj_per_bit)

@@ -1,14 +1,14 @@
 """Details of one pipeline stage, for the results that ask for them."""
 
 from stacksweep.kernels import decode, outputs
-from stacksweep.kernels._compile import kernel
+from stacksweep.kernels._compile import inner
 from stacksweep.kernels.comm import runs_of
 from stacksweep.kernels.point import attended_range, dram_energy, item_times
 from stacksweep.kernels.rows import COLLECTIVES, FIRST_KIND
 from stacksweep.kernels.steps import all_bound_steps, missing_steps, nth_item, step_times
 
 
-@kernel
+@inner
 def comm_details(counts, kinds, first_kind, comm, passes, values, output):
     """
     Report what a stage communicates in `passes` passes: all seconds, then those of each collective.
@@ -27,7 +27,7 @@ def comm_details(counts, kinds, first_kind, comm, passes, values, output):
     values[output + outputs.COMM_TIME] = all_seconds
 
 
-@kernel
+@inner
 def store(values, output, compute_time, memory_time, bound_time, read, write, machine):
     """Fill `values[output:]` in the order of `outputs.DETAILS`, but for communication."""
     values[output] = compute_time
@@ -38,7 +38,7 @@ def store(values, output, compute_time, memory_time, bound_time, read, write, ma
     values[output + 6] = dram_energy(machine, read, write)
 
 
-@kernel
+@inner
 def pass_details(items, counts, kinds, first_kind, machine, comm, values, output):
     """
     Report one pass through a stage.
@@ -60,7 +60,7 @@ def pass_details(items, counts, kinds, first_kind, machine, comm, values, output
     comm_details(counts, kinds, first_kind, comm, 1.0, values, output)
 
 
-@kernel
+@inner
 def layer_totals(work, steps, plan, load, machine):
     """
     Add up all decode steps of a layer.
@@ -89,7 +89,7 @@ def layer_totals(work, steps, plan, load, machine):
     return cycles, kv_read, bound, bound_cycles, bound_kv
 
 
-@kernel
+@inner
 def decode_details(works, steps, items, counts, kinds, first_kind, plan, load, machine, comm, values):
     """Report all decode steps of a stage, as `pass_details` does for one."""
     compute_time = memory_time = bound_time = read = write = 0.0
@@ -123,7 +123,7 @@ def decode_details(works, steps, items, counts, kinds, first_kind, plan, load, m
     comm_details(counts, kinds, first_kind, comm, tokens, values, outputs.DECODE)
 
 
-@kernel
+@inner
 def decode_dram_energy(works, steps, items, counts, plan, load, machine):
     """Energy in pJ of the DRAM accesses of all decode steps of a device that holds `counts` items."""
     read = write = 0.0

@@ -9,7 +9,7 @@ indexer depend on the tokens in the cache in a decode step; they are the part of
 import numpy as np
 
 from stacksweep.kernels import decode
-from stacksweep.kernels._compile import kernel
+from stacksweep.kernels._compile import inner
 from stacksweep.kernels.cycles import up
 from stacksweep.kernels.decode import round_up
 from stacksweep.kernels.layers import expert_weights, ffn_weights, kv_heads_of_device, mixer_weights, sequences
@@ -34,7 +34,7 @@ from stacksweep.kernels.rows import (
 )
 
 
-@kernel
+@inner
 def clear(operations):
     """Take all operations of an item away."""
     for number in range(len(OPERATIONS)):
@@ -42,7 +42,7 @@ def clear(operations):
         one.seconds = one.weights = one.cache_read = one.cache_write = one.rows_read = one.rows_write = 0.0
 
 
-@kernel
+@inner
 def move_rows(inputs, outputs, load, prefill, one):
     """Note the activations that an operation of the prefill reads and writes, unless the chip can keep them."""
     nbytes = (inputs + outputs) * load.activation_bytes
@@ -51,7 +51,7 @@ def move_rows(inputs, outputs, load, prefill, one):
     one.rows_write = outputs * load.activation_bytes if moved else 0.0
 
 
-@kernel
+@inner
 def product(rows, weights, inputs, outputs, load, prefill, one):
     """Fill an operation that multiplies each of `rows` rows with `weights` elements of a matrix."""
     one.seconds = 2.0 * rows * weights / (load.weight_peak * load.compute_efficiency)
@@ -59,7 +59,7 @@ def product(rows, weights, inputs, outputs, load, prefill, one):
     move_rows(inputs, outputs, load, prefill, one)
 
 
-@kernel
+@inner
 def causal_pairs(tokens, most, chunk):
     """Pairs of a token and one that it attends to in a prompt: itself and those before it, `most` or of its chunk."""
     if chunk > 0.0:
@@ -69,7 +69,7 @@ def causal_pairs(tokens, most, chunk):
     return full * (full + 1.0) / 2.0 + (tokens - full) * full
 
 
-@kernel
+@inner
 def layer_operations(model, kind, plan, load, experts, prefill, work, operations):
     """
     Fill the operations of one kind of layer in one phase; `work` is its row of `layers.layer_work`.
@@ -99,14 +99,14 @@ def layer_operations(model, kind, plan, load, experts, prefill, work, operations
         operations[EXPERT].weights *= experts.active
 
 
-@kernel
+@inner
 def projected_rows(kind, plan):
     """Elements of a token that a mixer takes on a device, without those of an indexer."""
     kv = kv_heads_of_device(kind, plan) * (kind.key_size + kind.cached_value_size)
     return kind.sharded_rows / plan.tp + kind.replicated_rows + kv
 
 
-@kernel
+@inner
 def mixer_operations(model, kind, plan, load, b, t, prefill, operations):
     """Fill the projections into a mixer and out of it, and the rows that it takes and gives."""
     h = model.hidden_size
@@ -128,7 +128,7 @@ def mixer_operations(model, kind, plan, load, b, t, prefill, operations):
         move_rows(t * kind.index_rows, 0.0, load, prefill, operations[INDEX])
 
 
-@kernel
+@inner
 def scan_operation(kind, plan, load, b, t, prefill, scan):
     """Fill the scan of a recurrent mixer, whose state is read and written once for some tokens."""
     scan.seconds = t * kind.scan / plan.tp / (load.row_peak * load.compute_efficiency)
@@ -136,7 +136,7 @@ def scan_operation(kind, plan, load, b, t, prefill, scan):
     scan.cache_read = scan.cache_write = times * b * kind.state / plan.tp
 
 
-@kernel
+@inner
 def attention_operations(kind, plan, load, b, prefill, work, operations):
     """Fill attention and its indexer: pairs of tokens, and the cache; nothing where no token is attended to."""
     attention, index = operations[ATTENTION], operations[INDEX]
@@ -162,7 +162,7 @@ def attention_operations(kind, plan, load, b, prefill, work, operations):
     index.cache_read = work.index_elements * first * work.kv_width
 
 
-@kernel
+@inner
 def embedding_operation(extras, happens, operations):
     """Fill the lookup of the embedding, `extras` a row of `layers.extras_work`."""
     clear(operations)
@@ -170,7 +170,7 @@ def embedding_operation(extras, happens, operations):
         operations[EMBED].rows_read = extras.embedding_bytes
 
 
-@kernel
+@inner
 def head_operation(model, plan, load, happens, prefill, operations):
     """Fill the LM head of one row of each sequence."""
     clear(operations)
@@ -181,7 +181,7 @@ def head_operation(model, plan, load, happens, prefill, operations):
         product(b, weights, b * model.hidden_size, b * vocabulary, load, prefill, operations[LM_HEAD])
 
 
-@kernel
+@inner
 def round_operations(operations, wave):
     """Round each stream of each operation to waves of its own."""
     for number in range(len(OPERATIONS)):
@@ -190,7 +190,7 @@ def round_operations(operations, wave):
         one.write = round_up(one.cache_write, wave) + round_up(one.rows_write, wave)
 
 
-@kernel
+@inner
 def device_row(machine, load, out):
     """Fill a row of `rows.MACHINE`: a machine as operations find it, seconds of compute in place of cycles."""
     out.reason, out.buffering_limited = machine.reason, machine.buffering_limited
@@ -203,7 +203,7 @@ def device_row(machine, load, out):
     out.seconds_per_byte = machine.seconds_per_byte / load.memory_efficiency
 
 
-@kernel
+@inner
 def overhead_of(operations, layer, load):
     """Seconds that an item takes besides its operations in one pass; `layer` is 1 for a layer."""
     count = 0.0
@@ -213,7 +213,7 @@ def overhead_of(operations, layer, load):
     return count * load.operation_overhead + layer * load.layer_overhead
 
 
-@kernel
+@inner
 def operation_times(one, device):
     """Compute, memory and own seconds of an operation in one pass."""
     compute = one.seconds * device.seconds_per_cycle
@@ -221,7 +221,7 @@ def operation_times(one, device):
     return compute, memory, compute + memory if device.serial else max(compute, memory)
 
 
-@kernel
+@inner
 def base(operations, device, overhead, constant):
     """
     Compute work and bytes of the operations of an item together; `constant` leaves attention and its indexer out.
@@ -244,7 +244,7 @@ def base(operations, device, overhead, constant):
     return work, nbytes
 
 
-@kernel
+@inner
 def item_row(operations, device, overhead, comm, item):
     """Fill a row of `rows.ITEM` that takes as long as the operations, an overhead and collectives."""
     item.cycles, item.read = base(operations, device, overhead, False)
@@ -253,7 +253,7 @@ def item_row(operations, device, overhead, comm, item):
     item.comm = comm + overhead if device.comm_hidden else comm
 
 
-@kernel
+@inner
 def step_rows(operations, plan, load, device, overhead, work, steps):
     """Fill the rows of `rows.WORK` and `rows.STEPS` that take as long as a layer in each decode step."""
     first, last = attended_range(plan, load)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from stacksweep.kernels import decode, indexer, outputs
-from stacksweep.kernels._compile import kernel
+from stacksweep.kernels._compile import inner
 from stacksweep.kernels.point import attended_range, dram_energy
 from stacksweep.kernels.report import comm_details, layer_totals, store
 from stacksweep.kernels.roofline import operation_times, overhead_of, step_rows
@@ -11,7 +11,7 @@ from stacksweep.kernels.rows import ATTENTION, FIRST_KIND, INDEX, INDEX_APART, N
 from stacksweep.kernels.steps import missing_steps, nth_item
 
 
-@kernel
+@inner
 def no_operations(values, output):
     """Say that a chip of another kind has no overhead, and no operations that are told apart."""
     values[output + outputs.OVERHEAD_TIME] = 0.0
@@ -19,21 +19,21 @@ def no_operations(values, output):
         values[output + outputs.OPERATION_TIMES + number] = np.nan
 
 
-@kernel
+@inner
 def clear_operations(values, output):
     """Start the sums of all operations."""
     for number in range(2 * len(OPERATIONS)):
         values[output + outputs.OPERATION_TIMES + number] = 0.0
 
 
-@kernel
+@inner
 def add_operation(values, output, number, seconds, bound_seconds):
     """Add seconds of an operation, and those in which it is memory-bound."""
     values[output + outputs.OPERATION_TIMES + number] += seconds
     values[output + outputs.OPERATION_BOUND_TIMES + number] += bound_seconds
 
 
-@kernel
+@inner
 def pass_details(operations, counts, kinds, first_kind, load, device, comm, values, output):
     """Report one pass through a stage, as `report.pass_details` does."""
     clear_operations(values, output)
@@ -66,7 +66,7 @@ def pass_details(operations, counts, kinds, first_kind, load, device, comm, valu
     comm_details(counts, kinds, first_kind, comm, 1.0, values, output)
 
 
-@kernel
+@inner
 def cache_read(work, steps, plan, load, wave):
     """Bytes of KV cache that a layer reads in all decode steps."""
     if plan.cp == 1.0:
@@ -77,7 +77,7 @@ def cache_read(work, steps, plan, load, wave):
     return plan.cp * steps.kv_read - missing
 
 
-@kernel
+@inner
 def item_bytes(operations, work, steps, item, plan, load, device):
     """Bytes that an item reads and writes in all decode steps."""
     read = write = 0.0
@@ -95,14 +95,14 @@ def item_bytes(operations, work, steps, item, plan, load, device):
     return read, write * load.output_seq_len
 
 
-@kernel
+@inner
 def bound_seconds(fixed, bound, bound_cycles, bound_kv, device):
     """Seconds of so many memory-bound steps."""
     seconds = (fixed * bound + bound_kv) * device.seconds_per_byte
     return seconds + bound_cycles * device.seconds_per_cycle if device.serial else seconds
 
 
-@kernel
+@inner
 def attention_totals(one, work, steps, plan, load, device):
     """
     Seconds of compute, of memory, in all and memory-bound of the attention of a layer in all decode steps.
@@ -123,7 +123,7 @@ def attention_totals(one, work, steps, plan, load, device):
     return compute, memory, compute - bound_cycles * device.seconds_per_cycle + bound_time, bound_time
 
 
-@kernel
+@inner
 def index_totals(work, plan, load, device):
     """Seconds as those of `attention_totals` of the indexer of a layer; nothing without one."""
     first, last = attended_range(plan, load)
@@ -132,7 +132,7 @@ def index_totals(work, plan, load, device):
     return indexer.own_sum(work, device, first, last)
 
 
-@kernel
+@inner
 def decode_details(operations, works, steps, counts, kinds, first_kind, plan, load, device, comm, values):
     """Report all decode steps of a stage, as `pass_details` does for one; takes the rows of all kinds over."""
     output = outputs.DECODE
@@ -178,7 +178,7 @@ def decode_details(operations, works, steps, counts, kinds, first_kind, plan, lo
     comm_details(counts, kinds, first_kind, comm, tokens, values, output)
 
 
-@kernel
+@inner
 def decode_dram_energy(operations, works, steps, counts, plan, load, device):
     """Energy in pJ of the DRAM accesses of all decode steps of a device that holds `counts` items."""
     read = write = 0.0

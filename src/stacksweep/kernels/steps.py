@@ -8,7 +8,7 @@ fewer: a sum over steps is cp times the sum over the numbers of tokens, less wha
 import numpy as np
 
 from stacksweep.kernels import decode, indexer
-from stacksweep.kernels._compile import kernel
+from stacksweep.kernels._compile import inner
 from stacksweep.kernels.point import attended_range, item_seconds, with_comm
 from stacksweep.kernels.rows import FIRST_KIND, INDEX_APART, INDEX_JOINED, NO_INDEX
 
@@ -19,14 +19,14 @@ SHORT = 4.0
 """Ranges of up to so many steps are priced one by one."""
 
 
-@kernel
+@inner
 def nth_item(place, items):
     """Item at a place in the order in which they are added up: kinds of layer, the embedding, the LM head."""
     item = place + FIRST_KIND
     return item if item < items else item - items
 
 
-@kernel
+@inner
 def missing_steps(plan, load):
     """Count the steps that the first and the last number of attended tokens lack to cp."""
     first, last = attended_range(plan, load)
@@ -37,7 +37,7 @@ def missing_steps(plan, load):
     return plan.cp - at_first, plan.cp - at_last
 
 
-@kernel
+@inner
 def step_times(work, steps, machine, x):
     """Compute and memory seconds of a layer in a decode step that attends to `x` tokens."""
     compute = decode.step_cycles(work, x) * machine.seconds_per_cycle
@@ -50,14 +50,14 @@ def step_times(work, steps, machine, x):
     return compute, memory
 
 
-@kernel
+@inner
 def step_seconds(work, steps, comm, machine, x):
     """Seconds of a layer in a decode step that attends to `x` tokens."""
     compute, memory = step_times(work, steps, machine, x)
     return with_comm(compute + memory if machine.serial else max(compute, memory), comm, machine)
 
 
-@kernel
+@inner
 def bound_steps(work, steps, machine, first, last, whole):
     """
     Count the steps of first … last in which memory takes longer than compute; their cycles and KV bytes.
@@ -70,7 +70,7 @@ def bound_steps(work, steps, machine, first, last, whole):
     return decode.memory_bound(work, steps, machine.wave, first, last, bytes_per_cycle, whole)
 
 
-@kernel
+@inner
 def chunked_bound_steps(work, steps, machine, first, last):
     """Count the memory-bound steps of a layer with chunks among first … last; their cycles and KV bytes."""
     count = cycles = nbytes = 0.0
@@ -84,7 +84,7 @@ def chunked_bound_steps(work, steps, machine, first, last):
     return count, cycles, nbytes
 
 
-@kernel
+@inner
 def all_bound_steps(work, steps, machine, first, last):
     """Count all memory-bound steps, first … last, in any chunks; their cycles and KV bytes."""
     if work.chunk > 0.0:
@@ -92,7 +92,7 @@ def all_bound_steps(work, steps, machine, first, last):
     return bound_steps(work, steps, machine, first, last, True)
 
 
-@kernel
+@inner
 def indexed_stage_sum(work, steps, machine, first, last):
     """Seconds of a layer with an indexer over x = first … last without communication."""
     compute = decode.cycles_sum(work, first, last) * machine.seconds_per_cycle
@@ -107,7 +107,7 @@ def indexed_stage_sum(work, steps, machine, first, last):
     return total
 
 
-@kernel
+@inner
 def stage_sum(work, steps, machine, first, last, whole):
     """Seconds of a layer over x = first … last without communication; `whole` if those are all steps."""
     if work.index_policy != NO_INDEX:
@@ -123,7 +123,7 @@ def stage_sum(work, steps, machine, first, last, whole):
     return compute - bound_cycles * machine.seconds_per_cycle + memory
 
 
-@kernel
+@inner
 def first_above(work, steps, machine, comm, first, last):
     """First step of first … last in which a layer takes longer than its collectives, or last + 1."""
     low, high = first, last + 1.0
@@ -137,7 +137,7 @@ def first_above(work, steps, machine, comm, first, last):
     return low
 
 
-@kernel
+@inner
 def rising_sum(work, steps, comm, machine, first, last, whole):
     """Seconds of a layer over x = first … last, all in the first chunk, with its collectives."""
     if not machine.comm_hidden or comm == 0.0:
@@ -150,7 +150,7 @@ def rising_sum(work, steps, comm, machine, first, last, whole):
     return total
 
 
-@kernel
+@inner
 def chunked_sum(work, steps, comm, machine, first, last):
     """Seconds of a layer with chunks over x = first … last with its collectives."""
     total = 0.0
@@ -161,7 +161,7 @@ def chunked_sum(work, steps, comm, machine, first, last):
     return total
 
 
-@kernel
+@inner
 def layer_sum(work, steps, comm, machine, first, last, whole):
     """Seconds of a layer over x = first … last with its collectives; `whole` if those are all steps."""
     if work.chunk > 0.0:
@@ -169,7 +169,7 @@ def layer_sum(work, steps, comm, machine, first, last, whole):
     return rising_sum(work, steps, comm, machine, first, last, whole)
 
 
-@kernel
+@inner
 def layer_steps(work, steps, comm, machine, plan, load):
     """Seconds of a layer over all decode steps."""
     first, last = attended_range(plan, load)
@@ -184,7 +184,7 @@ def layer_steps(work, steps, comm, machine, plan, load):
     )
 
 
-@kernel
+@inner
 def item_step_times(stages, whole, works, steps, items, machine, x, times):
     """Seconds of each item of a pipeline, row `whole` of `stages`, in a decode step that attends to `x` tokens."""
     for item in range(times.size):
@@ -195,7 +195,7 @@ def item_step_times(stages, whole, works, steps, items, machine, x, times):
                 times[item] = item_seconds(items[item], machine)
 
 
-@kernel
+@inner
 def slowest_stage(stages, whole, stop, times):
     """Seconds and row of the slowest stage of a pipeline, the first of equals."""
     slowest = -1.0
@@ -212,7 +212,7 @@ def slowest_stage(stages, whole, stop, times):
     return slowest, row
 
 
-@kernel
+@inner
 def dominates(stages, one, other, before, after):
     """Whether stage `one` is no faster than `other` in every step, given the items' times before and after them."""
     gap = 0.0
@@ -226,7 +226,7 @@ def dominates(stages, one, other, before, after):
     return gap >= 0.0
 
 
-@kernel
+@inner
 def pipeline_sum(stages, whole, stop, works, steps, items, machine, first, last, all_steps, stack, before, after):
     """
     Seconds of the slowest stage over x = first … last, in one chunk; `all_steps` if those are all.
@@ -280,7 +280,7 @@ def pipeline_sum(stages, whole, stop, works, steps, items, machine, first, last,
     return total
 
 
-@kernel
+@inner
 def pipeline_steps(stages, whole, stop, works, steps, items, machine, plan, load, stack, before, after):
     """
     Seconds of the slowest stage over all decode steps.
