@@ -1,5 +1,6 @@
 """Models given by their layers: at random, for the plain reference and for the package."""
 
+from dataclasses import fields
 from typing import Any
 
 from hypothesis import strategies as st
@@ -60,6 +61,51 @@ def mixer_of(one: dict[str, Any]) -> Mixer:
         return Mamba2(*(one[name] for name in ("heads", "value", "state_size", "groups", "conv")))
     sizes = [one[name] for name in ("heads", "kv_heads", "key", "value", "kind")]
     return Attention(*sizes, one.get("window", 0), one.get("gate", False), one.get("same_kv", False))
+
+
+def described_of(spec: ModelSpec) -> Described:
+    """The same model as `reference.model.described` takes it: `spec_of` the other way round."""
+    routed = next((layer.moe for layer in spec.layers if layer.moe), None)
+    experts = {}
+    if routed:
+        experts = {
+            "experts": routed.experts,
+            "experts_per_token": routed.top_k,
+            "expert_width": routed.width,
+            "expert_matrices": 3 if routed.gated else 2,
+            "expert_hidden": routed.latent_size,
+        }
+    layers = [
+        {
+            "mixer": description_of(layer.mixer) if layer.mixer else None,
+            "ffn": (layer.ffn.width, 3 if layer.ffn.gated else 2) if layer.ffn else None,
+            "moe": layer.moe is not None,
+        }
+        for layer in spec.layers
+    ]
+    sizes = {"hidden": spec.hidden_size, "vocabulary": spec.vocab_size, "tied": spec.tie_word_embeddings}
+    return sizes | experts | {"layers": layers}
+
+
+NAMES: dict[type[Any], tuple[str, ...]] = {
+    LatentAttention: (
+        *("heads", "latent", "query_latent", "nope", "rope", "value"),
+        *("index_heads", "index_size", "index_top_k"),
+    ),
+    LinearAttention: ("key_heads", "heads", "key", "value", "conv"),
+    Mamba2: ("heads", "value", "state_size", "groups", "conv"),
+    Attention: ("heads", "kv_heads", "key", "value", "kind", "window", "gate", "same_kv"),
+}
+"""Fields of mixers of the package, in their order, as the reference calls them."""
+
+KINDS_OF = {LatentAttention: "latent", LinearAttention: "linear", Mamba2: "mamba2"}
+
+
+def description_of(mixer: Mixer) -> dict[str, Any]:
+    """Describe a mixer of the package."""
+    values = (getattr(mixer, field.name) for field in fields(mixer))
+    one = dict(zip(NAMES[type(mixer)], values, strict=True))
+    return one if isinstance(mixer, Attention) else one | {"kind": KINDS_OF[type(mixer)]}
 
 
 @st.composite

@@ -16,7 +16,8 @@ from matplotlib.figure import Figure
 
 import stacksweep as ss
 from stacksweep.calibrate import Calibration
-from stacksweep.parity import COLOURS, MARKERS, scatter
+from stacksweep.parity import scatter
+from stacksweep.plot.palette import COLOURS, MARKERS
 
 HERE = Path(__file__).resolve().parent
 README = HERE.parents[1] / "README.md"
@@ -27,11 +28,13 @@ DATA = HERE / "decode_vllm.csv"
 PLATFORMS: dict[str, dict[str, Any]] = {
     "b200": {
         "title": "8 x NVIDIA B200",
+        "models": "Llama 3.1 70B and 405B and Qwen3 235B-A22B",
         "deepstack": 0.129,
         "system": {"chip": "b200", "memory": "b200", "noc": "nvlink5_node_8", "overlap": "op-roofline"},
     },
     "mi325x": {
         "title": "4 x AMD MI325X",
+        "models": "Llama 3.3 70B, Llama 3.1 405B and Qwen3 235B-A22B",
         "deepstack": 0.131,
         "system": {"chip": "mi325x", "memory": "mi325x", "noc": "infinity_fabric_node_4", "overlap": "serial"},
     },
@@ -69,6 +72,7 @@ Written by `python benchmarks/validation/run.py`.
 Decode throughputs of vLLM (graphs on, weights and KV cache in 16 bits, tensor parallel over all GPUs, 1,024 tokens in
 and 1,024 out), as published with DeepStack's artifact (tile-ai/DeepStack, `data/fig09/reference` and
 `data/fig10/reference`, Apache-2.0), against roofline chips. The table is [decode_vllm.csv](decode_vllm.csv).
+The 70B model of MI325X is Llama 3.3, which has the shape of Llama 3.1, under whose name it stands here.
 
 * **Fitted**, for each platform from its measurements: `memory_efficiency`, `compute_efficiency` and
   `operation_overhead`, three numbers for all its models and batch sizes.
@@ -139,7 +143,7 @@ def chip_of(found: Calibration, platform: str) -> Any:
     """Name the chip that was fitted, and say what it stands for."""
     source = f"{found.chip.provenance.notes['source']}; {PLATFORMS[platform]['title']} under vLLM"
     description = (
-        f"Fitted to decode throughputs of Llama 3.1 70B and 405B and Qwen3 235B-A22B on {PLATFORMS[platform]['title']} "
+        f"Fitted to decode throughputs of {PLATFORMS[platform]['models']} on {PLATFORMS[platform]['title']} "
         f"(vLLM, 16 bits), mean error {found.mean_error:.1%}; holds for memory {platform!r} and "
         f"noc {PLATFORMS[platform]['system']['noc']!r} with include_lm_head and routing 'expected'."
     )

@@ -308,10 +308,10 @@ class _Measurements:
         constant = {"chip": LOADERS["chip"](chip)}
         for name, value in parameters.items():
             known = parameter(name)
-            if value is not None:
-                constant[name] = LOADERS[name](value) if name in LOADERS else value
             if isinstance(value, list | tuple | range) or getattr(value, "ndim", 0) > 0:
                 raise ParameterError(f"{known.name}: got several values, and a calibration takes one; put it into data")
+            if value is not None:
+                constant[name] = LOADERS[name](value) if name in LOADERS else value
         points = pd.DataFrame(
             {name: _loaded(BY_NAME[name], table[name]) for name in table if name in BY_NAME}, index=table.index
         )

@@ -40,10 +40,13 @@ def complete(grid: Space) -> Space:
             if wanted and wanted != profile.kind:
                 kind = "PLENA" if wanted == "plena" else wanted
                 raise ParameterError(f"{name}: does not apply to chip {profile.name!r}, which is no {kind} chip")
-        if profile.kind != "roofline" and "overlap" in columns and "op-roofline" in columns["overlap"].choices:
+    if "overlap" in columns:
+        others = chip.lookup(np.array([profile.kind != "roofline" for profile in chip.choices]))
+        if combine(np.logical_and, others, is_word(columns["overlap"], "op-roofline")).values.any():
+            name = next(profile.name for profile in chip.choices if profile.kind != "roofline")
             raise ParameterError(
-                f"overlap: got 'op-roofline', and chip {profile.name!r} is no roofline chip, whose operations are told "
-                "apart; needs stage-roofline or serial"
+                f"overlap: got 'op-roofline', and chip {name!r} is no roofline chip, whose operations are told apart; "
+                "needs stage-roofline or serial"
             )
     kinds = [profile.kind for profile in chip.choices]
     for known in PARAMETERS:
@@ -64,19 +67,6 @@ def complete(grid: Space) -> Space:
 
 def _attributes(name: str) -> dict[str, str]:
     return {"units": BY_NAME[name].units, "long_name": BY_NAME[name].words}
-
-
-def by_operation(columns: Mapping[str, Column]) -> Column:
-    """Whether each operation of a roofline chip hides its own memory time; other chips do not ask."""
-    overlap = columns["overlap"]
-    if set(overlap.choices) == {PLENA_OVERLAP, "op-roofline"} and _kinds(columns) == {"plena", "roofline"}:
-        # the default of chips of both kinds, which need not tie the memory to the chip
-        return constant(value=True)
-    return is_word(overlap, "op-roofline")
-
-
-def _kinds(columns: Mapping[str, Column]) -> set[str]:
-    return {profile.kind for profile in columns["chip"].choices}
 
 
 def is_word(column: Column, word: str) -> Column:

@@ -61,6 +61,9 @@ def calibrate(
             raise CommandError(f"got {str(path)!r}, and there is no folder {str(path.parent)!r}")
         if path.exists() and not overwrite:
             raise CommandError(f"{str(path)!r} exists; choose another name, or replace it with --overwrite")
+    chip = ss.load_chip(values["chip"])
+    if output is not None and not isinstance(chip, RooflineChip):
+        raise CommandError(f"output: chip {chip.name!r} is no roofline chip, and has nothing fitted to write")
     found = ss.calibrate(
         read_table(data),
         fit=fit.split(","),
@@ -68,8 +71,6 @@ def calibrate(
         group=None if group == "none" else group,
         **values,
     )
-    if output is not None and not isinstance(found.chip, RooflineChip):
-        raise CommandError(f"output: chip {found.chip.name!r} is no roofline chip, and has nothing fitted to write")
     if plot is not None:
         found.plot(plot)
     written = {} if output is None else write(found, output)

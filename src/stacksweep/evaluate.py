@@ -207,7 +207,7 @@ def prepare(grid: Space, devices: Column) -> Problem:
         **tables.memory_columns(memories, memory, given),
         "frequency_hz": columns.get("frequency_hz", constant(1.0)),
         "serial": chips.is_word(columns["overlap"], "serial"),
-        "by_operation": chips.by_operation(columns),
+        "by_operation": chips.is_word(columns["overlap"], "op-roofline"),
         "comm_hidden": chips.is_word(columns["comm_overlap"], "full"),
     }
     kinds, first_kinds = kind_rows(models)
@@ -374,7 +374,11 @@ def call_attributes(grid: Space, outputs: str | Sequence[str], dtype: str) -> di
 
     call: dict[str, Any] = {"outputs": outputs if isinstance(outputs, str) else list(outputs), "dtype": dtype}
     profiles: dict[str, list[dict[str, Any]]] = {}
+    kinds = {profile.kind for profile in grid.columns["chip"].choices}
     for name, column in grid.columns.items():
+        if BY_NAME[name].chips and kinds != {BY_NAME[name].chips}:
+            # a default that only some of the chips use: it cannot be given to all of them
+            continue
         coordinate = BY_NAME[name].coordinate
         values = grid.coordinates[coordinate][1]
         if column.dims != () and values.size > LISTED_VALUES:

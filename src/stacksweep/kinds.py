@@ -79,7 +79,7 @@ def _attention(mixer: Attention, hidden_size: int) -> dict[str, Any]:
         "window": reach,
         "attended": reach,
         "chunk": mixer.window if mixer.reach == "chunked" else 0,
-        "sharded_weights": hidden_size * (projected + mixer.heads * mixer.value_size),
+        "sharded_weights": mixer.weights(hidden_size).total - hidden_size * mixer.cache().total,
         "sharded_rows": projected,
         "out_width": mixer.heads * mixer.value_size,
         "prefill_pair": pair,

@@ -9,11 +9,6 @@ if TYPE_CHECKING:
 
     from stacksweep.calibrate import Calibration
 
-MARKERS = "osD^vP*X<>"
-
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#AA4499", "#E69F00", "#56B4E9", "#000000")
-"""Told apart by the colour blind (Okabe and Ito, and one of Tol)."""
-
 
 def parity(found: "Calibration", path: Any = None) -> "Figure":
     """
@@ -47,6 +42,8 @@ def parity(found: "Calibration", path: Any = None) -> "Figure":
 
 def scatter(axis: Any, rows: Any, target: str, kind: str, group: str | None) -> None:
     """Draw one target's predictions over its measurements, with a band of 20 % around equality."""
+    from stacksweep.plot.palette import COLOURS, MARKERS
+
     labels = rows[group] if group else None
     names = list(dict.fromkeys(labels)) if labels is not None else [None]
     for place, name in enumerate(names):

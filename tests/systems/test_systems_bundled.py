@@ -1,50 +1,42 @@
-"""One point of every bundled model, whose numbers have been looked at once, and the work of a token in each."""
+"""One point of every bundled model, and the work of a token in each."""
 
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from system_cases import reference_of
 
 import stacksweep as ss
-from reference.golden import FOLDER
+from layer_cases import described_of
 from stacksweep.profiles import ModelSpec, load_model
 from stacksweep.profiles.bundled import bundled_names
 from stacksweep.profiles.layers import Attention, LatentAttention, LinearAttention, Mamba2
 
-FILE = FOLDER / "bundled_models.json"
-POINT: dict[str, Any] = {
-    "chip": "b200",
-    "memory": "b200",
-    "noc": "gpu_node_8",
-    "tp": 4,
-    "dp": 2,
-    "batch_size": 32,
-    "input_seq_len": 16384,
-    "output_seq_len": 1024,
-    "include_lm_head": True,
+CHIP_NAME = "b200"
+LOAD: dict[str, Any] = {"batch_size": 32, "input_seq_len": 16384, "output_seq_len": 1024, "include_lm_head": True}
+SYSTEM: dict[str, Any] = LOAD | {
+    "chip": ss.load_chip(CHIP_NAME).to_dict(),
+    "precision": dict.fromkeys(("weight_bytes", "kv_read_bytes", "kv_write_bytes", "activation_bytes"), 2.0),
+    "memory": ss.load_memory("b200").to_dict(),
+    "noc": ss.load_noc("gpu_node_8").to_dict(),
+    "link_model": "deepstack",
+    "plan": {"tp": 4, "ep": 1, "dp": 2, "pp": 1, "cp": 1},
+    "overlap": "op-roofline",
 }
-RESULTS = (
-    *("ttft", "tps", "weight_bytes", "kv_bytes", "prefill_latency", "first_decode_latency", "first_decode_read_bytes"),
-    "decode_memory_bound_time",
-)
-
-
-def numbers() -> dict[str, dict[str, float]]:
-    """Results of every bundled model at the point."""
-    names = bundled_names("models")
-    ds = ss.sweep(model=names, outputs=["main", *RESULTS], **POINT)
-    assert ds.valid.values.all()
-    return {name: {key: ds[key].sel(model=name).item() for key in RESULTS} for name in names}
+RESULTS = ("ttft", "tps", "weight_bytes", "kv_bytes", "prefill_latency", "first_decode_latency")
 
 
 def test_every_bundled_model():
-    expected = json.loads(FILE.read_text(encoding="utf-8"))
-    got = numbers()
-    assert got.keys() == expected.keys()
-    for name, values in expected.items():
-        np.testing.assert_allclose(list(got[name].values()), list(values.values()), rtol=1e-12, err_msg=name)
+    """Full sizes, long prompts and a network, against the scalar reference."""
+    names = bundled_names("models")
+    ds = ss.sweep(
+        model=names, outputs=["main", *RESULTS], chip=CHIP_NAME, memory="b200", noc="gpu_node_8", tp=4, dp=2, **LOAD
+    )
+    assert ds.valid.values.all()
+    for name in names:
+        expected = reference_of(SYSTEM | {"model": described_of(load_model(name))})
+        got = [ds[key].sel(model=name).item() for key in RESULTS]
+        np.testing.assert_allclose(got, [expected[key] for key in RESULTS], rtol=1e-12, err_msg=name)
 
 
 PEAK = 1e30
@@ -106,8 +98,3 @@ def test_flop_of_a_token(tokens: int):
         mixing = of_model.sel(operation=MIXING).sum().item()
         np.testing.assert_allclose(mixing, mixing_flop(model, tokens), rtol=1e-12, err_msg=name)
         np.testing.assert_allclose(of_model.sum().item() - mixing, 2 * model.active_elements(), rtol=1e-9, err_msg=name)
-
-
-if __name__ == "__main__":
-    # writes the file anew; look at every number that changes
-    Path(FILE).write_text(json.dumps(numbers(), indent=1) + "\n", encoding="utf-8")

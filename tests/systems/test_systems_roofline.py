@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from system_cases import System, arguments_of, fixed_memory, plain_system, reference_of, system_differences, systems
 
 import stacksweep as ss
+from stacksweep.explorer.call import call_of
 from stacksweep.kernels.rows import OPERATIONS
 from strategies import cases, keywords, models, point_values, roofline_chips, wrong
 
@@ -154,27 +156,6 @@ def test_no_more_tokens_than_the_peaks_allow(
     assert by_overlap["op-roofline"] <= by_overlap["stage-roofline"] * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("name", ["llama-3.1-8b", "llama-3.1-70b", "llama-3.1-405b", "qwen3-32b"])
-def test_flop_of_a_token(name: str):
-    """2 FLOP for each weight that is multiplied, and 4 for each attended token, head and element of a layer."""
-    spec = ss.load_model(name)
-    ds = ss.sweep(
-        model=name,
-        chip="h100_sxm",
-        memory=fixed_memory(1e30),
-        batch_size=1,
-        input_seq_len=1000,
-        output_seq_len=1,
-        include_lm_head=True,
-        outputs=["decode_compute_time"],
-    )
-    flop = ds.decode_compute_time.item() * ss.load_chip("h100_sxm").peak_flops[16]
-    multiplied = spec.weight_elements() - (0 if spec.tie_word_embeddings else spec.vocab_size * spec.hidden_size)
-    (layer,) = spec.kinds
-    attention = 4 * 1000 * layer.mixer.heads * layer.mixer.key_size * spec.num_hidden_layers
-    assert flop == pytest.approx(2 * multiplied + attention, rel=0.02)
-
-
 # --- peaks, and what does not apply ----------------------------------------------------------------------------------
 
 
@@ -250,9 +231,29 @@ def test_chips_of_both_kinds_in_one_call():
         np.testing.assert_array_equal(three[variable].sel(chip=chips), both[variable])
     serial = ss.sweep(chip="mi325x-vllm", overlap="serial", **call)
     np.testing.assert_array_equal(three.tps.sel(chip="mi325x-vllm"), serial.tps)
+    # one whose profile says what PLENA chips do
+    stage = ss.load_chip("b200").to_dict() | {"name": "stage", "overlap": "stage-roofline"}
+    mixed, alone = ss.sweep(chip=[*chips, stage], **call), ss.sweep(chip=stage, **call)
+    np.testing.assert_array_equal(mixed.ttft.sel(chip="stage"), alone.ttft)
+    assert (alone.ttft.values < both.ttft.sel(chip="b200").values).any()
     plena = both.sel(chip="plena")
     assert plena.prefill_operation_time.isnull().all()
     assert (plena.decode_overhead_time == 0).all()
+
+
+def test_the_call_of_chips_of_both_kinds_can_be_made_again():
+    given: dict[str, Any] = {"model": "llama-3.1-8b", "memory": "h100_sxm", "chip": ["plena", "b200"]}
+    both = ss.sweep(**given)
+    call = json.loads(both.attrs["call"])
+    assert "frequency_hz" not in call
+    overlap = xr.DataArray(call.pop("overlap")["values"], dims="chip")
+    again = ss.sweep(**{name: value for name, value in call.items() if value is not None}, overlap=overlap)
+    assert again.identical(both)
+    # and of some of its points
+    assert "frequency_hz" not in (call_of(both.sel(chip="b200")) or {})["fixed"]
+    with pytest.raises(ss.ParameterError) as caught:
+        ss.sweep(**given, overlap=["op-roofline", "serial"])
+    assert str(caught.value).startswith("overlap: got 'op-roofline', and chip 'plena' is no roofline chip")
 
 
 def test_every_number_as_an_axis():

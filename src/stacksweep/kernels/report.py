@@ -124,21 +124,27 @@ def decode_details(works, steps, items, counts, kinds, first_kind, plan, load, m
 
 
 @inner
+def cache_read(work, steps, plan, load, wave):
+    """Bytes of KV cache that a layer reads in all decode steps."""
+    if plan.cp == 1.0:
+        return steps.kv_read
+    first, last = attended_range(plan, load)
+    at_first, at_last = missing_steps(plan, load)
+    missing = at_first * decode.step_kv_read(work, wave, first) + at_last * decode.step_kv_read(work, wave, last)
+    return plan.cp * steps.kv_read - missing
+
+
+@inner
 def decode_dram_energy(works, steps, items, counts, plan, load, machine):
     """Energy in pJ of the DRAM accesses of all decode steps of a device that holds `counts` items."""
     read = write = 0.0
-    first, last = attended_range(plan, load)
-    at_first, at_last = missing_steps(plan, load)
     tokens = load.output_seq_len
     for place in range(counts.size - 1):
         item = nth_item(place, counts.size - 1)
         if counts[item] > 0.0:
             write += counts[item] * items[item].write * tokens
             if item >= FIRST_KIND:
-                kv_read = plan.cp * steps[item].kv_read
-                if plan.cp > 1.0:
-                    kv_read -= at_first * decode.step_kv_read(works[item], machine.wave, first)
-                    kv_read -= at_last * decode.step_kv_read(works[item], machine.wave, last)
+                kv_read = cache_read(works[item], steps[item], plan, load, machine.wave)
                 read += counts[item] * ((steps[item].fixed - items[item].write) * tokens + kv_read)
             else:
                 read += counts[item] * items[item].read * tokens

@@ -5,10 +5,10 @@ import numpy as np
 from stacksweep.kernels import decode, indexer, outputs
 from stacksweep.kernels._compile import inner
 from stacksweep.kernels.point import attended_range, dram_energy
-from stacksweep.kernels.report import comm_details, layer_totals, store
+from stacksweep.kernels.report import cache_read, comm_details, layer_totals, store
 from stacksweep.kernels.roofline import operation_times, overhead_of, step_rows
 from stacksweep.kernels.rows import ATTENTION, FIRST_KIND, INDEX, INDEX_APART, NO_INDEX, OPERATIONS
-from stacksweep.kernels.steps import missing_steps, nth_item
+from stacksweep.kernels.steps import nth_item
 
 
 @inner
@@ -64,17 +64,6 @@ def pass_details(operations, counts, kinds, first_kind, load, device, comm, valu
     store(values, output, compute_time, memory_time, bound_time, read, write, device)
     values[output + outputs.OVERHEAD_TIME] = overhead
     comm_details(counts, kinds, first_kind, comm, 1.0, values, output)
-
-
-@inner
-def cache_read(work, steps, plan, load, wave):
-    """Bytes of KV cache that a layer reads in all decode steps."""
-    if plan.cp == 1.0:
-        return steps.kv_read
-    first, last = attended_range(plan, load)
-    at_first, at_last = missing_steps(plan, load)
-    missing = at_first * decode.step_kv_read(work, wave, first) + at_last * decode.step_kv_read(work, wave, last)
-    return plan.cp * steps.kv_read - missing
 
 
 @inner

@@ -86,7 +86,7 @@ class RooflineChip:
 
 
 def _key(key: str) -> str:
-    return key if key.replace("_", "").replace("-", "").isalnum() and key.isascii() else json.dumps(key)
+    return key if key.replace("_", "").replace("-", "").isalnum() and key.isascii() else _toml(key)
 
 
 def _toml(value: Any) -> str:
@@ -96,7 +96,8 @@ def _toml(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(_toml, value)) + "]"
     # DEL is the one character that JSON leaves as it is and TOML does not
-    return json.dumps("null" if value is None else value).replace("\x7f", "\\u007f")
+    # and pairs of escapes, as JSON writes what is beyond 16 bits, are not TOML's
+    return json.dumps("null" if value is None else value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def roofline_chip(document: Document) -> RooflineChip:
