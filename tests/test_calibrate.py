@@ -231,9 +231,18 @@ def test_command(tmp_path: Path):
         (("empty.csv", "--chip", "h100_sxm", *POINT), "empty.csv: not a table with commas"),
         (("binary.csv", "--chip", "h100_sxm", *POINT), "binary.csv: not a table with commas"),
         (("good.csv", *POINT), "error: chip: is missing, needs a roofline chip to start from"),
-        (("good.csv", "--chip", "h100_sxm", *POINT, "-o", "a.json"), "got 'a.json', needs a file that ends in .toml"),
-        (("good.csv", "--chip", "h100_sxm", *POINT, "-o", "no/a.toml"), "there is no folder 'no'"),
-        (("good.csv", "--chip", "h100_sxm", *POINT, "--plot", "a.gif"), "got 'a.gif', needs a file that ends in .png"),
+        (
+            ("good.csv", "--chip", "h100_sxm", *POINT, "-o", "a.json"),
+            "output: got 'a.json', needs a file that ends in .toml",
+        ),
+        (
+            ("good.csv", "--chip", "h100_sxm", *POINT, "-o", "no/a.toml"),
+            "output: got 'no/a.toml', and there is no folder 'no'",
+        ),
+        (
+            ("good.csv", "--chip", "h100_sxm", *POINT, "--plot", "a.gif"),
+            "plot: got 'a.gif', needs a file that ends in .png",
+        ),
         (("good.csv", "--chip", "plena", *POINT), "memory_efficiency: has no value above 0 to start from"),
     ],
 )

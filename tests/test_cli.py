@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 import deepstack_noc as dn
 import stacksweep as ss
-from stacksweep import cli, evaluate, space
+from stacksweep import cli, evaluate, space, summary
 from stacksweep.kernels.validity import REASONS
 from stacksweep.parameters import BY_NAME, PARAMETERS, Parameter
 from stacksweep.results import BY_NAME as RESULTS
@@ -1056,3 +1056,16 @@ def test_links_that_go_free_are_warned_of(tmp_path):
         '"physical" charges all\n'
     )
     assert run("estimate", *system, "--link-model", "physical").stderr == ""
+
+
+def test_a_summary_of_pieces_is_that_of_the_whole(monkeypatch: pytest.MonkeyPatch):
+    ds = ss.sweep(
+        model="llama-3.2-1b", memory="fictional_stacked_dram", layers=[4, 8, 16], connected_layers=[2, 8],
+        batch_size=[1, 3, 5, 9], input_seq_len=[64, 128, 256],
+    )  # fmt: skip
+    # ties, in other pieces than the first
+    ds["tps"] = ds.tps.where(ds.tps < ds.tps.quantile(0.6), 77.0)
+    whole = summary.summarize(ds)
+    assert whole["best"] is not None
+    monkeypatch.setattr(summary, "PIECE", 16)
+    assert summary.summarize(ds) == whole

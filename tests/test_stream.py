@@ -1,6 +1,7 @@
 """Sweeps into files: equal to those in memory, whole or not there, and continued where they were interrupted."""
 
 import errno
+import hashlib
 import json
 import os
 import resource
@@ -16,6 +17,7 @@ import xarray as xr
 
 import stacksweep as ss
 from stacksweep import netcdf, stream
+from stacksweep.explorer.call import call_of
 from strategies import bitwise_equal
 
 pytest.importorskip("zarr")
@@ -401,6 +403,23 @@ def test_another_call_is_not_resumed(interrupted: Path, other: dict[str, Any], w
     assert ss.sweep(**SMALL, to=interrupted, resume=True).load().identical(ss.sweep(**SMALL))
 
 
+def test_a_trace_of_the_same_name_is_another_call(tmp_path: Path):
+    given: dict[str, Any] = {"model": "gpt-oss-20b", "memory": "h100_sxm", "batch_size": [1, 2, 3, 4]}
+    for number, folder in enumerate(("a", "b")):
+        (tmp_path / folder).mkdir()
+        ids = (np.arange(64)[:, None] * (7 + number) + np.arange(4)) % 32
+        ids[-1] = 31
+        np.savez(tmp_path / folder / "t.npz", prefill=np.tile(ids, (200, 1)), decode=ids)
+    given |= {"input_seq_len": 64, "output_seq_len": 2}
+    first = ss.sweep(**given, routing=tmp_path / "a" / "t.npz", to=tmp_path / "s.zarr")
+    (trace,) = json.loads(first.attrs["profiles"])["routing"]
+    assert (trace["name"], trace["path"]) == ("t", str(tmp_path / "a" / "t.npz"))
+    assert trace["sha256"] == hashlib.sha256((tmp_path / "a" / "t.npz").read_bytes()).hexdigest()
+    assert call_of(first)["sources"]["routing"] == {"t": json.dumps(trace["path"])}  # type: ignore[index]
+    with pytest.raises(ss.ParameterError, match="with other profiles"):
+        ss.sweep(**given, routing=tmp_path / "b" / "t.npz", to=tmp_path / "s.zarr", resume=True)
+
+
 def test_many_values_are_compared_too(tmp_path: Path):
     given = {**SMALL, "input_seq_len": np.arange(1, 1202)}
     ss.sweep(**given, to=tmp_path / "a.zarr").close()
@@ -431,6 +450,17 @@ def test_a_version_that_is_gone_is_not_resumed(interrupted: Path, monkeypatch: p
 def test_a_torn_note_is_not_believed(interrupted: Path):
     notes = interrupted.with_name(".a.zarr.part") / "notes.jsonl"
     notes.write_text(notes.read_text().rstrip()[:-1])
+
+    def interrupt(done: int, total: int) -> None:
+        if done >= 9:
+            raise KeyboardInterrupt
+
+    # what is done after it is kept
+    with pytest.raises(KeyboardInterrupt):
+        ss.sweep(**SMALL, to=interrupted, resume=True, progress=interrupt)
+    seen: list[int] = []
+    ss.sweep(**SMALL, to=interrupted, resume=True, progress=lambda done, _: seen.append(done)).close()
+    assert seen[0] >= 9
     assert ss.sweep(**SMALL, to=interrupted, resume=True).load().identical(ss.sweep(**SMALL))
 
 

@@ -38,14 +38,15 @@ def settle(parameters: Mapping[str, Any], points: Any) -> tuple[dict[str, Any], 
         If two of them are cut differently along one dimension.
     """
     backed = {name: value for name, value in parameters.items() if _is_backed(value)}
-    if not backed and not _is_backed(points):
+    lazy_points = isinstance(points, xr.Dataset) and _is_backed(points)
+    if not backed and not lazy_points:
         return dict(parameters), points, None
     from dask.base import compute
 
     chunks: Chunks = {}
     for name, value in backed.items():
         _note(name, _cut(name, value), chunks)
-    if _is_backed(points):
+    if lazy_points:
         # a table that has not just one dimension is refused later
         _note("points", dict(zip((POINT,), points.chunksizes.values(), strict=False)), chunks)
         backed[""] = points

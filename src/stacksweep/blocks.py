@@ -45,7 +45,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Raw:
-    """Results as the kernel writes them, flat: an array for each real output, reasons and warning bits."""
+    """Results as the kernel writes them, flat: (rows, points) for each with real ones, reasons and warning bits."""
 
     real: tuple[Array, ...]
     reasons: Array
@@ -176,7 +176,8 @@ class Worker:
         )
         whole = self._layout.dims[1:] == ((), ())
         load_first = machine == 1 or (load > 1 and offsets[1][1] - offsets[1][0] < offsets[2][1] - offsets[2][0])
-        parts: list[tuple[Array, Array]] = list(zip(real, self._raw.real, strict=True))
+        rows_of_results = (row for result in self._raw.real for row in result)
+        parts: list[tuple[Array, Array]] = list(zip(real, rows_of_results, strict=True))
         for source, destination in (*parts, (reasons, self._raw.reasons), (warnings, self._raw.warnings)):
             if whole:
                 # every dimension is shared: the block is a stretch of the result

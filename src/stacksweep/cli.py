@@ -67,7 +67,8 @@ class Commands(TyperGroup):
             words = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
             raise _leave("; ".join(filter(None, (f"error: {words}", _notes(error)))), WRONG_INPUT) from None
         except MemoryError as error:
-            raise _leave(f"error: {str(error) or 'out of memory'}", WRONG_INPUT) from None
+            words = f"error: {str(error) or 'out of memory'}"
+            raise _leave("; ".join(filter(None, (words, _notes(error)))), WRONG_INPUT) from None
         except ValueError as error:
             # others than our own are bugs, and deserve their traceback
             if type(error).__module__.partition(".")[0] not in ("stacksweep", "deepstack_noc"):

@@ -8,6 +8,8 @@ import typer
 
 import stacksweep as ss
 from stacksweep.calibrate import FIT
+from stacksweep.cli_pictures import check_new
+from stacksweep.io import write_text
 from stacksweep.parameters import BY_NAME
 from stacksweep.profiles import RooflineChip
 from stacksweep.spec import SpecError, value_of
@@ -52,15 +54,9 @@ def calibrate(
     if "chip" not in values:
         raise CommandError("chip: is missing, needs a roofline chip to start from")
     network = output.with_suffix(".noc.json") if output else None
-    for path, ending in ((output, ".toml"), (network, ".json"), (plot, ".png")):
-        if path is None:
-            continue
-        if path.suffix != ending:
-            raise CommandError(f"got {str(path)!r}, needs a file that ends in {ending}")
-        if not path.parent.is_dir():
-            raise CommandError(f"got {str(path)!r}, and there is no folder {str(path.parent)!r}")
-        if path.exists() and not overwrite:
-            raise CommandError(f"{str(path)!r} exists; choose another name, or replace it with --overwrite")
+    for option, path, ending in (("output", output, ".toml"), ("output", network, ".json"), ("plot", plot, ".png")):
+        if path is not None:
+            check_new(path, (ending,), option=option, overwrite=overwrite)
     chip = ss.load_chip(values["chip"])
     if output is not None and not isinstance(chip, RooflineChip):
         raise CommandError(f"output: chip {chip.name!r} is no roofline chip, and has nothing fitted to write")
@@ -109,10 +105,10 @@ def write(found: ss.Calibration, output: Path) -> dict[Path, str]:
     from dataclasses import replace
 
     written = {output: "chip"}
-    output.write_text(replace(found.chip, name=output.stem).to_toml(), encoding="utf-8")
+    write_text(output, replace(found.chip, name=output.stem).to_toml())
     if found.noc is not None and "fitted" in found.noc.provenance:
         network = output.with_suffix(".noc.json")
         document = found.noc.to_dict() | {"name": output.stem}
-        network.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        write_text(network, json.dumps(document, indent=2) + "\n")
         written[network] = "network"
     return written

@@ -7,6 +7,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 import xarray as xr
 
@@ -14,6 +15,7 @@ import stacksweep as ss
 from stacksweep.cli_analysis import FileError, FilePath, Where, conditions, opened
 from stacksweep.explorer import MOST
 from stacksweep.parameters import did_you_mean
+from stacksweep.results import BY_NAME
 
 
 class Kind(Enum):
@@ -38,7 +40,7 @@ NEEDED = {
 TAKEN = {
     Kind.lines: ("hue", "objective", "maximize", "where"),
     Kind.heatmap: ("objective", "maximize", "where"),
-    Kind.pareto: ("hue", "where"),
+    Kind.pareto: ("hue", "maximize", "where"),
     Kind.time_split: ("phase", "share"),
 }
 """Options that each kind may have besides."""
@@ -124,6 +126,10 @@ def plot(
         options["sel"] = labels_of(ds, sel or ())
         figure = mpl.figure.Figure(figsize=(6.4, 4.2), layout="constrained")
         options["ax"] = figure.subplots()
+        if kind is Kind.pareto and "maximize" in options:
+            # of the objectives of which it is not known
+            open_ones = [one for one in (x, y) if one not in BY_NAME or BY_NAME[one].higher_is_better is None]
+            options["maximize" if options.pop("maximize") else "minimize"] = open_ones
         if kind is Kind.time_split:
             options["over"] = options.pop("x")
         getattr(pictures, kind.name)(ds, **options)
@@ -155,7 +161,7 @@ def explore(
     typer.echo(f"{output}: {output.stat().st_size / 1e6:,.1f} MB; open it in a browser")
 
 
-def check_new(path: Path, endings: Sequence[str], *, overwrite: bool) -> None:
+def check_new(path: Path, endings: Sequence[str], *, overwrite: bool, option: str = "output") -> None:
     """
     Refuse an output that could not be written.
 
@@ -165,15 +171,15 @@ def check_new(path: Path, endings: Sequence[str], *, overwrite: bool) -> None:
         If the name has another ending, there is no such folder, it cannot be written to, or the file exists.
     """
     if path.suffix not in endings:
-        raise FileError(f"output: got {str(path)!r}, needs a file that ends in {', '.join(endings)}")
+        raise FileError(f"{option}: got {str(path)!r}, needs a file that ends in {', '.join(endings)}")
     if not path.parent.is_dir():
-        raise FileError(f"output: got {str(path)!r}, and there is no folder {str(path.parent)!r}")
+        raise FileError(f"{option}: got {str(path)!r}, and there is no folder {str(path.parent)!r}")
     if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise FileError(f"output: got {str(path)!r}, and the folder {str(path.parent)!r} cannot be written to")
+        raise FileError(f"{option}: got {str(path)!r}, and the folder {str(path.parent)!r} cannot be written to")
     if path.is_dir():
-        raise FileError(f"output: got {str(path)!r}, which is a folder")
+        raise FileError(f"{option}: got {str(path)!r}, which is a folder")
     if os.path.lexists(path) and not overwrite:
-        raise FileError(f"output: {str(path)!r} exists; choose another name, or replace it with --overwrite")
+        raise FileError(f"{option}: {str(path)!r} exists; choose another name, or replace it with --overwrite")
 
 
 def labels_of(ds: xr.Dataset, texts: Sequence[str]) -> dict[str, Any]:
@@ -199,6 +205,8 @@ def labels_of(ds: xr.Dataset, texts: Sequence[str]) -> dict[str, Any]:
 
 
 def _label(ds: xr.Dataset, dim: str, word: str) -> Any:
+    if dim in ds.coords and ds[dim].dtype == np.bool_ and word.lower() in ("true", "false"):
+        return word.lower() == "true"
     if dim in ds.coords and ds[dim].dtype.kind not in "iuf":
         return word
     try:

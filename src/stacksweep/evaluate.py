@@ -84,6 +84,10 @@ def sweep(
     if target is not None:
         return stream.write(target, grid, problem, results, dtype, attributes, chunks, progress)
     if chunks is not None:
+        if progress not in (None, False):
+            raise ParameterError(
+                f"progress: got {progress!r}, and a result with chunks is evaluated later; see dask.diagnostics"
+            )
         from stacksweep.lazy import lazy_dataset
 
         return lazy_dataset(grid, problem, results, dtype, attributes, chunks)
@@ -261,7 +265,7 @@ def price(
     wanted = np.array([OUTPUTS.index(row) for result in results for row in result.rows], np.int64)
     needed = {stage for result in results for stage in result.needs}
     needs = tuple(stage in needed for stage in STAGES)
-    raw = room or raw_results(points, len(wanted), dtype)
+    raw = room or raw_results(points, results, dtype)
     layout = Layout.of(problem)
     blocks = list(layout.blocks())
     queue: SimpleQueue[Ranges] = SimpleQueue()
@@ -293,11 +297,10 @@ def price(
     return raw
 
 
-def raw_results(points: int, reals: int, dtype: np.dtype[Any]) -> Raw:
+def raw_results(points: int, results: Sequence[Result], dtype: np.dtype[Any]) -> Raw:
     """Room for results, not filled."""
-    return Raw(
-        tuple(np.empty(points, dtype) for _ in range(reals)), np.empty(points, np.uint8), np.empty(points, np.uint8)
-    )
+    real = tuple(np.empty((len(result.rows), points), dtype) for result in results if result.rows)
+    return Raw(real, np.empty(points, np.uint8), np.empty(points, np.uint8))
 
 
 class Done:
@@ -333,11 +336,11 @@ def values_of(results: Sequence[Result], raw: Raw, shape: tuple[int, ...]) -> di
         "buffering_limited": lambda: (raw.warnings & BUFFERING_LIMITED) != 0,
     }
     arrays: dict[str, Array] = {}
-    row = 0
+    reals = iter(raw.real)
     for result in results:
-        rows_of, row = raw.real[row : row + len(result.rows)], row + len(result.rows)
+        rows_of = next(reals) if result.rows else np.empty((0, 0))
         if result.along:
-            arrays[result.name] = np.stack(rows_of).reshape(-1, *shape)
+            arrays[result.name] = np.reshape(rows_of, (-1, *shape))
             continue
         if result.dtype == "real":
             values = rows_of[0]
@@ -391,6 +394,13 @@ def call_attributes(grid: Space, outputs: str | Sequence[str], dtype: str) -> di
             call[name] = "fill"
         if BY_NAME[name].kind == "profile":
             profiles[name] = [_provenance(choice) for choice in column.choices]
+        elif BY_NAME[name].kind == "routing" and any(choice.digest for choice in column.choices):
+            # a name alone does not tell traces apart
+            profiles[name] = [
+                {"name": choice.name, "path": choice.path, "sha256": choice.digest}
+                for choice in column.choices
+                if choice.digest
+            ]
     if "noc" in grid.columns and "deepstack" in grid.columns["link_model"].choices:
         for entry, noc in zip(profiles["noc"], grid.columns["noc"].choices, strict=True):
             entry["uncharged_share"] = uncharged_shares(noc)[0]

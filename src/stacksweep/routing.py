@@ -38,11 +38,14 @@ class Routing:
         SHA-256 of a trace's file, by which traces are told apart.
     trace : dict, optional
         For each phase the experts of every recorded token, (tokens, choices).
+    path : str
+        File of a trace.
     """
 
     name: str
     digest: str = ""
     trace: dict[str, Array] | None = field(default=None, compare=False, repr=False)
+    path: str = field(default="", compare=False)
 
     @property
     def balanced(self) -> bool:
@@ -141,7 +144,7 @@ def load_routing(source: Any) -> Routing:
         path = Path(root) / "src" / "deepstack" / "mosaic" / "data" / "routing" / f"{name}.npz"
     elif path.suffix != ".npz":
         raise ParameterError(f"routing: got {name!r}, needs {BY_NAME['routing'].allowed}")
-    return Routing(path.stem, *_read_trace(path))
+    return Routing(path.stem, *_read_trace(path), str(path))
 
 
 def _read_trace(path: Path) -> tuple[str, dict[str, Array]]:

@@ -252,8 +252,7 @@ def _stream(
     done = Done(total, report)
     done.add(total - sum(map(_points, todo)))
     largest = max(map(_points, todo), default=0)
-    reals = sum(len(result.rows) for result in results)
-    rooms = [raw_results(largest, reals, dtype) for _ in range(min(HELD, len(todo)))]
+    rooms = [raw_results(largest, results, dtype) for _ in range(min(HELD, len(todo)))]
     waiting: deque[tuple[Future[None], Raw]] = deque()
 
     def write_block(box: Box, arrays: Mapping[str, Array]) -> None:
@@ -270,7 +269,8 @@ def _stream(
             for box in todo:
                 points, shape = _points(box), tuple(along.stop - along.start for along in box.values())
                 room = rooms.pop() if rooms else written()
-                stretch = Raw(tuple(real[:points] for real in room.real), room.reasons[:points], room.warnings[:points])
+                real = tuple(rows[:, :points] for rows in room.real)
+                stretch = Raw(real, room.reasons[:points], room.warnings[:points])
                 raw = price(part(problem, box), results, dtype, room=stretch)
                 waiting.append((thread.submit(write_block, box, values_of(results, raw, shape)), room))
             while waiting:

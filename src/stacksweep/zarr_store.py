@@ -120,8 +120,8 @@ class ZarrWriter:
             try:
                 found.append(json.loads(line))
             except ValueError:
-                # the process ended in the middle of it
-                break
+                # the process ended in the middle of it, or the line is empty
+                continue
         return found
 
     def _create(self, template: xr.Dataset, chunk: dict[str, int], compression: str) -> None:
@@ -142,7 +142,8 @@ class ZarrWriter:
         template.assign(empty).to_zarr(self._store, compute=False, zarr_format=2, consolidated=True, encoding=encoding)
 
     def _note(self, what: Any) -> None:
-        self._notes.write(json.dumps(what) + "\n")
+        # on a line of its own, even after one that was not finished
+        self._notes.write("\n" + json.dumps(what) + "\n")
         self._notes.flush()
 
     def todo(self) -> Sequence[Box]:

@@ -363,7 +363,11 @@ def test_colours_and_markers_are_all_different() -> None:
         (lambda ds: plot.lines(ds, "ttft", "layers", sel={"xp": 3}), "sel: ds has no dimension 'xp'; there are layers"),
         (lambda ds: plot.lines(ds, "ttft", "layers", sel=[3]), "sel: got list, needs a mapping"),
         (lambda ds: plot.lines(ds, "ttft", "layers", where=True), "where: got bool, needs an xarray.DataArray"),
-        (lambda ds: plot.lines(ds, "ttft", "layers", where=ds.ttft), "where: got values of float64, needs an xarray"),
+        (
+            lambda ds: plot.lines(ds, "ttft", "layers", where=ds.valid.assign_coords(layers=ds.layers + 1)),
+            "where: its labels of 'layers' are not those of ds",
+        ),
+        (lambda ds: plot.lines(ds, "ttft", "layers", where=ds.ttft), "where: got values of float64, needs booleans"),
         (lambda ds: plot.lines(ds, "model", "layers"), "y: 'model' holds object, needs numbers"),
         (lambda ds: plot.lines(ds, "prefill_pairs", "layers"), "maximize: must be true or false"),
         (lambda ds: plot.lines(ds, "prefill_collective_time", "layers"), "sel: 'prefill_collective_time' has a value"),

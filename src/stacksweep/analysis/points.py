@@ -35,7 +35,7 @@ def points_of(ds: xr.Dataset, objectives: Sequence[str], where: xr.DataArray | N
     everywhere = xr.Variable((), np.True_)
     has_valid = "valid" in ds.data_vars and ds["valid"].dtype == np.bool_
     valid = ds["valid"].variable if has_valid else everywhere
-    wanted = everywhere if where is None else _checked_condition(ds, where).variable
+    wanted = everywhere if where is None else checked_condition(ds, where).variable
     values = [ds[name].variable.to_base_variable() for name in objectives]
     # the order of a Dataset's own dimensions is not that of its arrays once variables have been taken out
     sizes = {dim: size for variable in (valid, *values, wanted) for dim, size in variable.sizes.items()}
@@ -123,7 +123,8 @@ def shown(value: Any) -> str:
     return text if len(text) <= 60 and "\n" not in text else f"a {type(value).__name__}"
 
 
-def _checked_condition(ds: xr.Dataset, where: Any) -> xr.DataArray:
+def checked_condition(ds: xr.Dataset, where: Any) -> xr.DataArray:
+    """Refuse a condition that is not one of booleans, or not one of the points of a Dataset."""
     if not isinstance(where, xr.DataArray):
         raise ParameterError(f"where: got {type(where).__name__}, needs an xarray.DataArray of booleans")
     if where.dtype != np.bool_:

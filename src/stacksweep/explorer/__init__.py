@@ -10,6 +10,7 @@ from typing import Any
 
 import xarray as xr
 
+from stacksweep.analysis.points import check_dataset
 from stacksweep.columns import Array
 from stacksweep.explorer.call import call_of
 from stacksweep.explorer.table import Table, table_of
@@ -56,8 +57,7 @@ def explore(ds: xr.Dataset, path: str | os.PathLike[str], *, title: str | None =
     >>> ds = ss.sweep(model="llama-3.1-8b", memory="fictional_stacked_dram", layers=[8, 16], batch_size=[1, 8, 64])
     >>> ss.explore(ds, "sweep.html")  # doctest: +SKIP
     """
-    if not isinstance(ds, xr.Dataset):
-        raise ParameterError(f"ds: got {type(ds).__name__}, needs an xarray.Dataset")
+    check_dataset(ds)
     if isinstance(most, bool) or not isinstance(most, int) or most < 1:
         raise ParameterError(f"most: got {most!r}, needs a whole number of at least 1")
     library = _plotly()

@@ -60,9 +60,9 @@ def call_of(ds: xr.Dataset) -> dict[str, Any] | None:
 
 
 def _is_own(kind: str, entry: dict[str, Any]) -> bool:
-    """Whether a profile is not what is bundled under its name: that name would give other numbers."""
+    """Whether a profile is not what is bundled under its name, or a trace: the name would give other numbers."""
     name = entry["name"]
-    if "content" in entry:
+    if "content" in entry or kind == "routing":
         return True
     if kind == "noc":
         return name not in bundled_nocs() or load_noc(name).provenance["sha256"] != entry["sha256"]

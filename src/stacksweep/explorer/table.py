@@ -172,9 +172,14 @@ def _columns(
     columns: list[dict[str, Any]] = []
     arrays: list[Array] = []
     codes: dict[Hashable, int] = {}
+    kept: dict[Hashable, Array] = {}
     for dim, places in points.at.items():
+        # all labels for a slider, else those of the chosen points
+        kept[dim], of_points = np.arange(ds.sizes[dim]), places
+        if ds.sizes[dim] > SLIDERS:
+            kept[dim], of_points = np.unique(places, return_inverse=True)
         codes[dim] = len(arrays)
-        arrays.append(places.astype(np.min_scalar_type(max(ds.sizes[dim] - 1, 0))))
+        arrays.append(of_points.astype(np.min_scalar_type(max(kept[dim].size - 1, 0))))
     for dim in points.at:
         own = ds[dim] if dim in ds.coords else xr.DataArray(np.arange(ds.sizes[dim]), dims=[dim], name=dim)
         others = [ds[name] for name in ds.coords if name != dim and ds[name].dims == (dim,)]
@@ -183,9 +188,8 @@ def _columns(
                 continue
             slider = coordinate is own and 1 < own.size <= SLIDERS
             column = {**_described(coordinate, str(coordinate.name)), "kind": "axis", "array": codes[dim]}
-            columns.append(
-                {**column, "labels": [_plain(value) for value in coordinate.values.tolist()], "slider": slider}
-            )
+            shown = [_plain(value) for value in coordinate.values[kept[dim]].tolist()]
+            columns.append({**column, "labels": shown, "slider": slider})
     several = {str(name): ds[name] for name in ds.coords if ds[name].ndim > 1 and set(ds[name].dims) <= set(points.at)}
     for name, part in {**several, **results}.items():
         if part.dtype.kind in "OUST":

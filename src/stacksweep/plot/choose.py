@@ -7,6 +7,7 @@ import numpy as np
 import xarray as xr
 
 from stacksweep.analysis import best
+from stacksweep.analysis.points import checked_condition
 from stacksweep.parameters import ParameterError, did_you_mean
 from stacksweep.plot.quantities import labels
 from stacksweep.results import ALONG, BY_NAME
@@ -23,12 +24,6 @@ def there_are(name: Any, known: Iterable[Hashable]) -> str:
         return near
     more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
     return f"; there are {', '.join(names[:LISTED])}{more}" if names else "; there are none"
-
-
-def check_dataset(ds: Any) -> None:
-    """Refuse what is no Dataset."""
-    if not isinstance(ds, xr.Dataset):
-        raise ParameterError(f"ds: got {type(ds).__name__}, needs an xarray.Dataset")
 
 
 def check_number(ds: xr.Dataset, argument: str, name: Any) -> None:
@@ -107,15 +102,10 @@ def condition_of(ds: xr.Dataset, where: Any, sel: Mapping[str, Any] | None) -> x
     """Check a condition, and select the same part of it as of the Dataset."""
     if where is None:
         return None
-    if not isinstance(where, xr.DataArray) or where.dtype != np.bool_:
-        kind = f"values of {where.dtype}" if isinstance(where, xr.DataArray) else type(where).__name__
-        raise ParameterError(f"where: got {kind}, needs an xarray.DataArray of booleans")
+    where = checked_condition(ds, where)
     foreign = [dim for dim in where.dims if dim not in ds.dims]
     if foreign:
         raise ParameterError(f"where: ds has no dimension {foreign[0]!r}{there_are(foreign[0], ds.dims)}")
-    for dim in where.dims:
-        if where.sizes[dim] != ds.sizes[dim]:
-            raise ParameterError(f"where: got {where.sizes[dim]} points along {dim!r}, needs the {ds.sizes[dim]} of ds")
     indexers = {dim: label for dim, label in (sel or {}).items() if dim in where.dims}
     return select(where.to_dataset(name="where"), indexers)[0]["where"]
 

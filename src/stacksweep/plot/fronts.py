@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from stacksweep.analysis import pareto as front_of
+from stacksweep.analysis.points import check_dataset
 from stacksweep.columns import Array
 from stacksweep.parameters import ParameterError
 from stacksweep.plot import choose, palette, quantities
@@ -77,7 +78,7 @@ def pareto(
     >>> plot.pareto(ds, x="ttft", y="tps", where=ds.fits).get_xlabel()
     'time to first token (ms)'
     """
-    choose.check_dataset(ds)
+    check_dataset(ds)
     allowed = choose.condition_of(ds, where, sel)
     ds, notes = choose.select(ds, sel)
     for argument, name in (("x", x), ("y", y)):
@@ -93,7 +94,9 @@ def pareto(
     higher = [choose.higher_is_better(argument, name, least, most) for argument, name in (("x", x), ("y", y))]
     down = [name for name, up in zip((x, y), higher, strict=True) if not up]
     up = [name for name, more in zip((x, y), higher, strict=True) if more]
-    front = front_of(ds, minimize=down, maximize=up, where=allowed).compute()
+    # of a file or a lazy Dataset, read or price only these, and once
+    ds = ds[[name for name in dict.fromkeys((x, y, "valid", "fits")) if name in ds.data_vars]].compute()
+    front = front_of(ds, minimize=down, maximize=up, where=allowed)
 
     hue_values = None if hue is None else choose.axis_of(ds, "hue", hue)[1]
     table = _flat(ds, x, y, allowed, hue_values)

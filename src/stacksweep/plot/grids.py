@@ -13,6 +13,7 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
+from stacksweep.analysis.points import check_dataset
 from stacksweep.columns import Array
 from stacksweep.parameters import ParameterError
 from stacksweep.plot import choose, palette, quantities
@@ -81,7 +82,7 @@ def lines(
     >>> ax.get_ylabel(), ax.get_title(loc="left")
     ('time to first token (ms)', 'best ttft over batch size')
     """
-    choose.check_dataset(ds)
+    check_dataset(ds)
     choose.check_number(ds, "y", y)
     allowed = choose.condition_of(ds, where, sel)
     ds, notes = choose.select(ds, sel)
@@ -198,7 +199,7 @@ def heatmap(
     >>> plot.heatmap(ds, "tps", x="batch_size", y="layers").get_ylabel()
     'DRAM layers of the stack'
     """
-    choose.check_dataset(ds)
+    check_dataset(ds)
     choose.check_number(ds, "value", value)
     allowed = choose.condition_of(ds, where, sel)
     ds, notes = choose.select(ds, sel)

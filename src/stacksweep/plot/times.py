@@ -9,6 +9,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
+from stacksweep.analysis.points import check_dataset
 from stacksweep.columns import Array
 from stacksweep.estimate import Estimate
 from stacksweep.parameters import ParameterError
@@ -174,7 +175,7 @@ def time_split(
     >>> plot.time_split(ds, over="batch_size").get_ylabel()
     'time of all decode steps (s)'
     """
-    choose.check_dataset(ds)
+    check_dataset(ds)
     if phase not in PHASES:
         raise ParameterError(f"phase: got {phase!r}, needs one of {', '.join(PHASES)}")
     total_name, words = PHASES[phase]
