@@ -253,3 +253,19 @@ def bitwise_equal(one: xr.Dataset, other: xr.Dataset) -> bool:
         and np.array_equal(one[name].values, other[name].values, equal_nan=one[name].dtype.kind == "f")
         for name in one.data_vars
     )
+
+
+MIXED_GRID = {
+    "model": ["llama-3.2-1b", "gpt-oss-20b"],
+    "memory": "fictional_stacked_dram",
+    "noc": "gpu_cluster_32",
+    "layers": [2, 3, 8],
+    "connected_layers": [2, 4],
+    "tp": [1, 2, 4],
+    "dp": "fill",
+    "batch_size": [1, 5, 16, 64, 65],
+    "routing": ["balanced", "random"],
+    "input_seq_len": [64, 500],
+    "output_seq_len": 40,
+}
+"""Models, plans, stacks and loads together; some of the points cannot be."""

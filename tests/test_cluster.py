@@ -8,24 +8,11 @@ import pytest
 import xarray as xr
 
 import stacksweep as ss
+from strategies import MIXED_GRID
 
 pytest.importorskip("distributed")
 pytest.importorskip("zarr")
 from distributed import Client, LocalCluster
-
-GRID = {
-    "model": ["llama-3.2-1b", "gpt-oss-20b"],
-    "memory": "fictional_stacked_dram",
-    "noc": "gpu_cluster_32",
-    "layers": [2, 3, 8],
-    "connected_layers": [2, 4],
-    "tp": [1, 2, 4],
-    "dp": "fill",
-    "batch_size": [1, 5, 16, 64, 65],
-    "routing": ["balanced", "random"],
-    "input_seq_len": [64, 500],
-    "output_seq_len": 40,
-}
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +29,9 @@ def process_of(values: np.ndarray) -> np.ndarray:
 
 
 def test_processes_write_a_store_together(client: Client, tmp_path: Path):
-    lazy = ss.sweep(**GRID, chunks={"batch_size": 2, "layers": 1})
+    lazy = ss.sweep(**MIXED_GRID, chunks={"batch_size": 2, "layers": 1})
     ss.save(lazy, tmp_path / "a.zarr")
-    expected = ss.sweep(**GRID)
+    expected = ss.sweep(**MIXED_GRID)
     with xr.open_zarr(tmp_path / "a.zarr") as written:
         assert written.tps.encoding["chunks"] == (2, 1, 2, 3, 2, 2, 2)
         xr.testing.assert_identical(written.load(), expected)
@@ -52,16 +39,16 @@ def test_processes_write_a_store_together(client: Client, tmp_path: Path):
 
 
 def test_both_processes_price(client: Client):
-    lazy = ss.sweep(**GRID, outputs="tps", chunks={"batch_size": 1, "layers": 1, "input_seq_len": 1})
+    lazy = ss.sweep(**MIXED_GRID, outputs="tps", chunks={"batch_size": 1, "layers": 1, "input_seq_len": 1})
     processes = np.unique(lazy.tps.data.map_blocks(process_of).compute())
     assert len(processes) == 2
     assert os.getpid() not in processes
 
 
 def test_what_is_kept_on_the_cluster(client: Client):
-    lazy = ss.sweep(**GRID, chunks={"batch_size": 2})
+    lazy = ss.sweep(**MIXED_GRID, chunks={"batch_size": 2})
     kept = lazy.persist()
-    expected = ss.sweep(**GRID)
+    expected = ss.sweep(**MIXED_GRID)
     # other variables of the same chunks, while those are kept: tasks of different content have different names
     assert float(lazy.tps.max()) == float(expected.tps.max())
     xr.testing.assert_identical(lazy[["tps", "fits"]].compute(), expected[["tps", "fits"]])
@@ -69,13 +56,13 @@ def test_what_is_kept_on_the_cluster(client: Client):
 
 
 def test_tables_are_one_piece_of_the_graph(client: Client):
-    lazy = ss.sweep(**GRID, chunks={"batch_size": 1, "layers": 1})
+    lazy = ss.sweep(**MIXED_GRID, chunks={"batch_size": 1, "layers": 1})
     graph = dict(lazy.ttft.data.__dask_graph__())
     assert sum(isinstance(key, str) and key.startswith("tables-") for key in graph) == 1
 
 
 def test_an_error_of_a_worker_reaches_the_caller(client: Client, tmp_path: Path):
-    lazy = ss.sweep(**GRID, chunks={"batch_size": 1})
+    lazy = ss.sweep(**MIXED_GRID, chunks={"batch_size": 1})
     broken = lazy.assign(tps=lazy.tps.copy(data=lazy.tps.data.map_blocks(_refuse, dtype=float)))
     with pytest.raises(ZeroDivisionError):
         ss.save(broken, tmp_path / "a.zarr")

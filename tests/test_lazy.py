@@ -11,25 +11,12 @@ import stacksweep as ss
 from stacksweep import evaluate, lazy
 from stacksweep.boxes import block_shape, boxes, chunk_shape, cut_as_asked, pieces
 from stacksweep.results import BY_NAME
-from strategies import bitwise_equal
+from strategies import MIXED_GRID, bitwise_equal
 
 pytest.importorskip("dask")
 import dask
 import dask.array as da
 
-GRID = {
-    "model": ["llama-3.2-1b", "gpt-oss-20b"],
-    "memory": "fictional_stacked_dram",
-    "noc": "gpu_cluster_32",
-    "layers": [2, 3, 8],
-    "connected_layers": [2, 4],
-    "tp": [1, 2, 4],
-    "dp": "fill",
-    "batch_size": [1, 5, 16, 64, 65],
-    "routing": ["balanced", "random"],
-    "input_seq_len": [64, 500],
-    "output_seq_len": 40,
-}
 SMALL = {
     "model": "llama-3.2-1b",
     "memory": "fictional_stacked_dram",
@@ -40,7 +27,7 @@ SMALL = {
 
 @pytest.fixture(scope="module")
 def eager() -> xr.Dataset:
-    ds = ss.sweep(**GRID, outputs="all")
+    ds = ss.sweep(**MIXED_GRID, outputs="all")
     assert 0 < ds.valid.mean() < 1
     return ds
 
@@ -69,7 +56,7 @@ def priced(monkeypatch):
     ],
 )
 def test_lazy_equals_eager(eager, chunks):
-    ds = ss.sweep(**GRID, outputs="all", chunks=chunks)
+    ds = ss.sweep(**MIXED_GRID, outputs="all", chunks=chunks)
     assert all(variable.chunks for variable in ds.data_vars.values())
     xr.testing.assert_identical(ds, eager)
     assert bitwise_equal(ds.compute(), eager)
@@ -77,8 +64,8 @@ def test_lazy_equals_eager(eager, chunks):
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_every_variable_alone(eager, dtype):
-    ds = ss.sweep(**GRID, outputs="all", dtype=dtype, chunks={"batch_size": 3})
-    expected = eager if dtype == "float64" else ss.sweep(**GRID, outputs="all", dtype=dtype)
+    ds = ss.sweep(**MIXED_GRID, outputs="all", dtype=dtype, chunks={"batch_size": 3})
+    expected = eager if dtype == "float64" else ss.sweep(**MIXED_GRID, outputs="all", dtype=dtype)
     for name in ds:
         assert ds[name].dtype == expected[name].dtype
         np.testing.assert_array_equal(ds[name].values, expected[name].values)
